@@ -1,0 +1,81 @@
+# `make build` runs the captured changes to tested tables; `make test` runs the tests. Both set up what they need.
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SQL := $(wildcard models macros snapshots tests integration_tests)
+
+export DBT_PROFILES_DIR := $(CURDIR)
+export DBT_SEND_ANONYMOUS_USAGE_STATS := false
+export DO_NOT_TRACK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build test lint format docs capture lock clean distclean java spark
+
+help:
+	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
+	@echo "make test     unit and functional tests"
+	@echo "make lint     SQL, macros and Python: style and types"
+	@echo "make format   what the linters can mend themselves"
+	@echo "make docs     site/index.html: every model, column and macro, with lineage"
+	@echo "make capture  data/ made anew with a PostgreSQL of your own"
+	@echo "make lock     requirements.lock made anew from pyproject.toml"
+	@echo "make clean    removes what was built; make distclean the virtual environment too"
+
+build: spark
+	@$(BIN)/python scripts/build.py
+
+test: spark
+	@$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	@$(BIN)/sqlfluff lint --disable-progress-bar $(SQL)
+	@$(BIN)/python scripts/lint_sql.py $(SQL)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy
+
+format: $(INSTALLED)
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+	@$(BIN)/sqlfluff fix --disable-progress-bar --quiet models
+
+docs: spark
+	@$(BIN)/dbt --quiet docs generate --static
+	@mkdir -p site && cp target/static_index.html site/index.html
+	@echo "site/index.html is ready: any browser opens it, no server needed"
+
+capture: $(INSTALLED)
+	@$(BIN)/python -m capture --seed 20261121 --events 24000 --batches 4 --out data
+
+lock: $(BIN)/uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" --extra dev --output-file requirements.lock pyproject.toml
+	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages"
+
+clean:
+	@rm -rf warehouse target logs site dist dbt_packages metastore_db spark-warehouse derby.log \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	@rm -rf $(VENV)
+
+java:
+	@sh scripts/check_java.sh
+
+spark: java $(INSTALLED)
+	@$(BIN)/python -m dbt.adapters.sparkcdc.prepare
+
+# uv comes from the lock like everything else, and then installs the rest of it.
+$(BIN)/uv:
+	@python="$$(sh scripts/find_python.sh)" && \
+		echo "Setting up the virtual environment in $(VENV) (once) ..." && \
+		"$$python" -m venv --clear $(VENV)
+	@awk '/^[^ #]/ { uv = /^uv==/ } uv' requirements.lock > $(VENV)/uv.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+
+$(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@

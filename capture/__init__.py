@@ -1,0 +1,1 @@
+"""Captures change files from a real PostgreSQL: `python -m capture`."""

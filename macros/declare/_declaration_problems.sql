@@ -1,0 +1,98 @@
+{#- Everything that is wrong with a declaration, each with its way out. Empty where it is sound. -#}
+
+{% macro _declaration_problems(declaration, given) -%}
+    {%- set d = declaration -%}
+    {%- set problems = [] -%}
+    {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
+    {%- set known = [
+        "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
+        "ignore_null_updates", "except_columns", "track_history_columns", "on_bad_event", "payload", "where",
+        "landed", "arrival", "origin",
+    ] -%}
+    {%- for option in given if option not in known -%}
+        {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
+    {%- endfor -%}
+
+    {%- set formats = cdc._formats().keys() | list -%}
+    {%- if d.format is none -%}
+        {%- do problems.append(at ~ "no `format`. Declare one of " ~ (formats | join(", ")) ~ ".") -%}
+    {%- elif d.format not in formats -%}
+        {%- do problems.append(at ~ "unknown format `" ~ d.format ~ "`. The formats are " ~ (formats | join(", ")) ~ ".") -%}
+    {%- endif -%}
+
+    {%- set names = d.columns | map(attribute="name") | list -%}
+    {%- if not names -%}
+        {%- do problems.append(at ~ "no columns. List them under `columns:` with `name` and `data_type`.") -%}
+    {%- endif -%}
+    {%- set seen = [] -%}
+    {%- for column in d.columns -%}
+        {%- if column.name | lower in seen -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is listed twice (Spark's names ignore case). Keep one.") -%}
+        {%- endif -%}
+        {%- do seen.append(column.name | lower) -%}
+        {%- if cdc._is_reserved(column.name) -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a name that the package uses itself. Leave it out"
+                ~ " with `except_columns`, or rename it where the events are written.") -%}
+        {%- endif -%}
+        {%- if not column.type -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has no data_type. Declare a Spark type.") -%}
+        {%- elif not cdc._is_spark_type(column.type) -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has the data_type `" ~ column.type ~ "`, which Spark does"
+                ~ " not have. Use a Spark SQL type such as bigint, string, decimal(12,2), timestamp or date.") -%}
+        {%- elif column.type.startswith("map<") or column.type == "variant" -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ", which Spark cannot compare."
+                ~ " Declare it as string (JSON text) or struct.") -%}
+        {%- endif -%}
+    {%- endfor -%}
+
+    {%- if given.get("keys") is none and "keys" not in given -%}
+        {%- do problems.append(at ~ "no `keys`. Name the columns of the key, or write `keys: []` for a table without one.") -%}
+    {%- endif -%}
+    {%- for role, wanted in [("key", d.key_columns if not d.keyless else []), ("tracked", d.track_history_columns),
+            ("ignore_null_updates", cdc._as_list(d.ignore_null_updates) if d.ignore_null_updates is not boolean else [])] -%}
+        {%- for name in wanted if name not in names -%}
+            {%- do problems.append(at ~ role ~ " column `" ~ name ~ "` is not among the declared columns ("
+                ~ (names | join(", ")) ~ "). Correct the name or declare the column.") -%}
+        {%- endfor -%}
+    {%- endfor -%}
+
+    {%- if d.traits and not d.traits.sequence and not d.sequence_by -%}
+        {%- do problems.append(at ~ "no `sequence_by`. Name the column, expression or list that orders the events.") -%}
+    {%- endif -%}
+    {%- if d.format == "flagged" and not d.operation and not d.apply_as_deletes -%}
+        {%- do problems.append(at ~ "neither `operation` nor `apply_as_deletes`. Name the flag column, or the condition that marks"
+            ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}
+    {%- endif -%}
+    {%- if d.format != "flagged" -%}
+        {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] -%}
+            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format ~ " carries its operation itself. Remove it.") -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
+        {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}
+    {%- endif -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{% macro _problem_report(problems) -%}
+    {{ return("cdc: " ~ (problems | length) ~ " problem(s) in the declarations. Nothing was written.\n  - " ~ (problems | join("\n  - "))) }}
+{%- endmacro %}
+
+
+{#- Names of the canonical event and of the columns that history and final tables add. -#}
+{% macro _is_reserved(name) -%}
+    {%- set lowered = name | lower -%}
+    {{ return(
+        lowered in ["_op", "_seq", "_seq_end", "_ts", "_event_id", "_unset", "_arrived", "_row_id", "_events", "dbt_scd_id",
+            "dbt_updated_at", "dbt_valid_from", "dbt_valid_to", "dbt_change_type"]
+        or lowered.startswith("_old_") or lowered.startswith("_cdc_")
+    ) }}
+{%- endmacro %}
+
+
+{% macro _is_spark_type(type) -%}
+    {%- set simple = "boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp|timestamp_ltz"
+        ~ "|timestamp_ntz|string|binary|variant|(decimal|dec|numeric)(\\(\\s*\\d+\\s*(,\\s*\\d+\\s*)?\\))?|(var)?char\\(\\s*\\d+\\s*\\)" -%}
+    {{ return(modules.re.fullmatch("(" ~ simple ~ "|(array|map|struct)<.+>)", type | trim) is not none) }}
+{%- endmacro %}

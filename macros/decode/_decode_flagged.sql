@@ -1,0 +1,36 @@
+{#-
+    Row images with an operation column (GoldenGate, Informatica, Oracle CDC, triggers), in the words of AUTO CDC:
+    apply_as_truncates and apply_as_deletes are SQL conditions, `operation` names a column of I/U/D/T flags.
+-#}
+{% macro _decode_flagged(d) -%}
+    {%- set flag = "upper(trim(cast(" ~ d.operation ~ " as string)))" if d.operation else "'U'" %}
+select
+    *,
+    case
+        {%- if d.apply_as_truncates %}
+        when {{ d.apply_as_truncates }} then 'T'
+        {%- endif %}
+        {%- if d.apply_as_deletes %}
+        when {{ d.apply_as_deletes }} then 'D'
+        {%- endif %}
+        when {{ flag }} in ('I', 'U', 'D', 'T') then {{ flag }}
+        when {{ flag }} in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE') then left({{ flag }}, 1)
+    end as _cdc_operation,
+    {{ cdc._sequence(d) }} as _seq,
+    {%- if d.event_time %}
+    {{ d.event_time }} as _ts,
+    {%- endif %}
+    {%- if d.operation %}
+    case
+        {%- for condition in [d.apply_as_truncates, d.apply_as_deletes] if condition %}
+        when {{ condition }} then null
+        {%- endfor %}
+        when {{ d.operation }} is null then 'no operation'
+        when {{ flag }} not in ('I', 'U', 'D', 'T', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
+            then concat('unknown operation ', {{ d.operation }})
+    end as _cdc_problem
+    {%- else %}
+    cast(null as string) as _cdc_problem
+    {%- endif %}
+from raw_events
+{%- endmacro %}

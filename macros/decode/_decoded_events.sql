@@ -1,0 +1,215 @@
+{#-
+    The shared core of all formats, a chain of CTEs that ends in `identified_events`:
+      raw_events         the raw rows of this table, with payload, origin and arrival
+      decoded_events     a format's own macro: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem
+      given_events       the value each event gives each column
+      typed_events       every declared column in its type, what does not fit as a reason
+      identified_events  with _event_id; _reason is null for good events
+    Records that are no change of this table (messages, transaction borders) are left out.
+-#}
+{% macro _decoded_events(d, relation) -%}
+    {%- set time = cdc._has_event_time(d) -%}
+raw_events as (
+    select
+        {{ "*" if not d.payload else cdc._quoted(d.payload) ~ " as _payload" }},
+        {%- if not d.payload %}
+        to_json(struct(*)) as _payload,
+        {%- endif %}
+        {{ d.origin or "cast(null as string)" }} as _origin,
+        {{ "cast(" ~ d.arrival ~ " as bigint)" if d.arrival else "cast(null as bigint)" }} as _arrived,
+        {{ d.problem or "cast(null as string)" }} as _cdc_raw_problem
+    from {{ relation }}
+    {%- if d.where %}
+    where {{ d.where }}
+    {%- endif %}
+),
+
+decoded_events as (
+    {{ context["cdc"]["_decode_" ~ d.format](d) | indent(4) }}
+),
+
+given_events as (
+    select
+        *,
+        {%- for column in d.columns %}
+        {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}{{ "," if not loop.last }}
+        {%- endfor %}
+    from decoded_events
+    where _cdc_operation is distinct from 'M'
+),
+
+typed_events as (
+    select
+        _payload,
+        _origin,
+        _arrived,
+        _cdc_operation as _op,
+        _seq,
+        {%- if time %}
+        _ts,
+        {%- endif %}
+        {%- for column in d.columns %}
+        {{ cdc._converted(d, cdc._given(column.name), column.type) }} as {{ cdc._quoted(column.name) }},
+        {%- endfor %}
+        {%- for key in d.key_columns if not d.keyless %}
+        {{ cdc._old_key(d, key) }} as {{ cdc._quoted("_old_" ~ key) }},
+        {%- endfor %}
+        {{ cdc._unset_columns(d) }} as _unset,
+        {{ cdc._reasons(d, time) }} as _cdc_reasons
+    from given_events
+),
+
+identified_events as (
+    select
+        *,
+        xxhash64(
+            _op,
+            _seq,
+            _unset
+            {%- for column in d.columns -%}, {{ cdc._quoted(column.name) }}{%- endfor -%}
+            {%- for key in d.key_columns if not d.keyless -%}, {{ cdc._quoted("_old_" ~ key) }}{%- endfor -%}
+        ) as _event_id,
+        nullif(array_join(_cdc_reasons, '; '), '') as _reason
+    from typed_events
+)
+{%- endmacro %}
+
+
+{% macro _has_event_time(d) -%}
+    {{ return(d.traits.event_time or d.event_time is not none) }}
+{%- endmacro %}
+
+
+{#- The value an event gives a column, as text or as the raw column, and whether it gives one at all. -#}
+{% macro _given_value(d, name, image="_cdc_image") -%}
+    {%- if d.format == "flagged" -%}
+        {{ return(cdc._quoted(name)) }}
+    {%- endif -%}
+    {{ return(image ~ "[" ~ cdc._literal(name) ~ "]") }}
+{%- endmacro %}
+
+
+{% macro _is_given(d, name, image="_cdc_image") -%}
+    {%- if d.format == "flagged" -%}
+        {{ return("true") }}
+    {%- endif -%}
+    {{ return("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(name) ~ "), false)") }}
+{%- endmacro %}
+
+
+{#- After image; for a delete, and for a value the source left out because it did not change, the before image. -#}
+{% macro _event_value(d, name) -%}
+    {%- set after = cdc._given_value(d, name) -%}
+    {%- if d.format == "flagged" -%}
+        {{ return(after) }}
+    {%- endif -%}
+    {%- set before = cdc._given_value(d, name, "_cdc_before") -%}
+    {{ return("case when _cdc_operation <> 'D' and " ~ cdc._is_given(d, name) ~ " then " ~ after ~ " else " ~ before ~ " end") }}
+{%- endmacro %}
+
+
+{% macro _given(name) -%}
+    {{ return(cdc._quoted("_cdc_given_" ~ name)) }}
+{%- endmacro %}
+
+
+{% macro _converted(d, value, type) -%}
+    {%- if d.format == "flagged" -%}
+        {{ return("try_cast(" ~ value ~ " as " ~ type ~ ")") }}
+    {%- elif type == "string" -%}
+        {{ return("cast(" ~ value ~ " as string)") }}
+    {%- elif type == "binary" -%}
+        {{ return("try_to_binary(ltrim('\\\\x', cast(" ~ value ~ " as string)), 'hex')") }}
+    {%- elif type.startswith("array<") or type.startswith("struct<") -%}
+        {{ return("from_json(cast(" ~ value ~ " as string), " ~ cdc._literal(type) ~ ")") }}
+    {%- endif -%}
+    {{ return("try_cast(cast(" ~ value ~ " as string) as " ~ type ~ ")") }}
+{%- endmacro %}
+
+
+{#- True where a value is there but its type cannot hold it exactly. -#}
+{% macro _misfit(d, column) -%}
+    {%- set value = cdc._given(column.name) -%}
+    {%- if column.type == "string" -%}
+        {{ return("false") }}
+    {%- endif -%}
+    {%- set typed = cdc._converted(d, value, column.type) -%}
+    {%- set given = "cast(" ~ value ~ " as string)" -%}
+    {%- set digits = modules.re.fullmatch("(?:decimal|dec|numeric)\\(\\s*(\\d+)\\s*(?:,\\s*(\\d+)\\s*)?\\)", column.type) -%}
+    {%- if digits -%}
+        {#- A cast to decimal rounds in silence; the widest scale with as many whole digits shows what was lost. -#}
+        {%- set whole = (digits.group(1) | int) - (digits.group(2) or 0) | int -%}
+        {{ return(given ~ " is not null and not (" ~ typed ~ " <=> try_cast(" ~ given ~ " as decimal(38, " ~ (38 - whole) ~ ")))") }}
+    {%- endif -%}
+    {{ return(given ~ " is not null and " ~ typed ~ " is null") }}
+{%- endmacro %}
+
+
+{#- The key before the event, set only where the event moved the row to another key. -#}
+{% macro _old_key(d, key) -%}
+    {%- set types = {} -%}
+    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
+    {%- if d.format == "flagged" -%}
+        {{ return("cast(null as " ~ types[key] ~ ")") }}
+    {%- endif -%}
+    {%- set kept = [] -%}
+    {%- set moved = [] -%}
+    {%- for name in d.key_columns -%}
+        {%- do kept.append(cdc._is_given(d, name, "_cdc_before")) -%}
+        {%- do moved.append(
+            "cast(" ~ cdc._given_value(d, name, "_cdc_before") ~ " as string) is distinct from cast("
+            ~ cdc._given_value(d, name) ~ " as string)") -%}
+    {%- endfor -%}
+    {{ return(
+        "case when _cdc_operation = 'U' and " ~ (kept | join(" and ")) ~ " and (" ~ (moved | join(" or ")) ~ ") then "
+        ~ cdc._converted(d, cdc._given_value(d, key, "_cdc_before"), types[key]) ~ " end"
+    ) }}
+{%- endmacro %}
+
+
+{#- The columns an upsert carries no value for; a NULL that `ignore_null_updates` covers counts as none. -#}
+{% macro _unset_columns(d) -%}
+    {%- set ignored = d.columns | map(attribute="name") | list if d.ignore_null_updates is sameas true
+        else cdc._as_list(d.ignore_null_updates or none) -%}
+    {%- set parts = [] -%}
+    {%- for column in d.columns if column.name not in d.key_columns -%}
+        {%- set unset = [] -%}
+        {%- if d.format != "flagged" -%}
+            {%- do unset.append("not " ~ cdc._is_given(d, column.name) ~ " and not " ~ cdc._is_given(d, column.name, "_cdc_before")) -%}
+        {%- endif -%}
+        {%- if column.name in ignored -%}
+            {%- do unset.append("cast(" ~ cdc._given(column.name) ~ " as string) is null") -%}
+        {%- endif -%}
+        {%- if unset -%}
+            {%- do parts.append("case when " ~ (unset | join(" or ")) ~ " then " ~ cdc._literal(column.name) ~ " end") -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- if not parts -%}
+        {{ return("cast(array() as array<string>)") }}
+    {%- endif -%}
+    {{ return("case when _cdc_operation in ('I', 'U') then array_compact(array(" ~ (parts | join(", ")) ~ ")) else cast(array() as array<string>) end") }}
+{%- endmacro %}
+
+
+{#- Every reason why an event cannot be applied. -#}
+{% macro _reasons(d, time) -%}
+    {%- set row_event = "_cdc_operation in ('I', 'U', 'D')" -%}
+    {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
+    {%- set sound = "coalesce(_cdc_raw_problem, _cdc_problem) is null" -%}
+    {%- do reasons.append("case when " ~ sound ~ " and _seq is null then 'no sequence' end") -%}
+    {%- if time -%}
+        {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
+    {%- endif -%}
+    {%- for key in d.key_columns if not d.keyless -%}
+        {%- do reasons.append(
+            "case when " ~ row_event ~ " and cast(" ~ cdc._given(key) ~ " as string) is null then "
+            ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
+    {%- endfor -%}
+    {%- for column in d.columns if column.type != "string" -%}
+        {%- do reasons.append(
+            "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then concat("
+            ~ cdc._literal("column " ~ column.name ~ ": ") ~ ", left(cast(" ~ cdc._given(column.name) ~ " as string), 100), "
+            ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
+    {%- endfor -%}
+    {{ return("array_compact(array(" ~ (reasons | join(", ")) ~ "))") }}
+{%- endmacro %}

@@ -1,0 +1,25 @@
+{#- Keys, sequence and tracked columns of a history are written into its table properties and cannot change under it. -#}
+{% macro _refuse_drift(node, t, detail) -%}
+    {%- if detail is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set problems = [] -%}
+    {%- for trait, now in cdc._history_properties(t).items() if trait in detail.properties and detail.properties[trait] != now -%}
+        {%- do problems.append(
+            node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ detail.properties[trait] ~ "`, it is now declared as `"
+            ~ now ~ "`. Take the change back, or drop the table and its final table and build them again from the raw events.") -%}
+    {%- endfor -%}
+    {%- if problems -%}
+        {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{% macro _history_properties(t) -%}
+    {%- set declared = t.declaration.track_history_columns if t.declaration else [] -%}
+    {{ return({
+        "cdc.keys": t.key_columns | join(", "),
+        "cdc.sequence": t.types["_seq"],
+        "cdc.tracked": (declared | join(", ")) or "all",
+    }) }}
+{%- endmacro %}

@@ -1,0 +1,130 @@
+{#-
+    `strategy: cdc.scd2` of a snapshot. dbt calls it with the snapshot's node before it builds or merges; all that is wrong
+    is said here, before any write.
+-#}
+{% macro snapshot_scd2_strategy(node, snapshotted_rel, current_rel, model_config, target_exists) -%}
+    {{ return(adapter.dispatch("snapshot_scd2_strategy", "cdc")(node, target_exists)) }}
+{%- endmacro %}
+
+
+{% macro default__snapshot_scd2_strategy(node, target_exists) -%}
+    {%- set target = api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table") -%}
+    {%- set t = cdc._history_traits(node, node.compiled_code) -%}
+    {%- set detail = cdc._table_detail(target) if target_exists else none -%}
+    {%- do cdc._refuse_drift(node, t, detail) -%}
+    {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
+    {%- set read_from = cdc._read_stamp(target, "read_to") if target_exists and not rebuild else none -%}
+    {%- set read_to = cdc._last_arrival(t, node.compiled_code) -%}
+    {%- do t.update({
+        "target": target,
+        "steps": cdc._steps(target),
+        "tombstones": target.incorporate(path={"identifier": target.identifier ~ "_tombstones"}),
+        "rebuild": rebuild,
+        "read_from": read_from,
+        "read_to": read_to,
+        "nothing_new": read_from is not none and read_to is not none and read_to <= read_from,
+        "scd_id": "dbt_scd_id",
+        "unique_key": t.key_columns,
+    }) -%}
+    {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}
+        {%- do cdc._refuse_bad_events(t) -%}
+    {%- endif -%}
+    {%- if target_exists and not t.nothing_new -%}
+        {%- do cdc._ensure_tombstones(t, node.compiled_code) -%}
+    {%- endif -%}
+    {%- do cdc._write_stamp(target, "read_to", read_to) -%}
+    {#- dbt hands the strategy to the staging step only; the merge finds it here. -#}
+    {%- do model.update({"cdc_history": t}) -%}
+    {{ return(t) }}
+{%- endmacro %}
+
+
+{#- Columns, types and declaration of a history: what _versions needs. -#}
+{% macro _history_traits(node, events_sql) -%}
+    {%- set types = {} -%}
+    {%- for row in run_query("describe query " ~ events_sql).rows -%}
+        {%- do types.update({row[0]: row[1]}) -%}
+    {%- endfor -%}
+    {%- set keys = cdc._as_list(node.config.unique_key) -%}
+    {%- set canonical = ["_op", "_seq", "_ts", "_event_id", "_unset", "_arrived"] -%}
+    {%- for key in keys -%}
+        {%- do canonical.append("_old_" ~ key) -%}
+    {%- endfor -%}
+    {%- set values = types.keys() | reject("in", keys + canonical) | list -%}
+    {%- set declaration = cdc._upstream_declaration(node) -%}
+    {%- set tracked = declaration.track_history_columns if declaration else [] -%}
+
+    {%- set problems = [] -%}
+    {%- for name in ["_op", "_seq", "_event_id", "_unset"] if name not in types -%}
+        {%- do problems.append(node.name ~ ": its relation has no column `" ~ name ~ "`. Snapshot a model whose body is `cdc.events(source(...))`.") -%}
+    {%- endfor -%}
+    {%- if not keys -%}
+        {%- do problems.append(node.name ~ ": no unique_key. Name the columns of the key in the snapshot's config.") -%}
+    {%- endif -%}
+    {%- for key in keys if key not in types -%}
+        {%- do problems.append(node.name ~ ": unique_key column `" ~ key ~ "` is not a column of its relation ("
+            ~ (values | join(", ")) ~ "). Correct the snapshot's unique_key.") -%}
+    {%- endfor -%}
+    {%- if declaration and keys | sort != declaration.key_columns | sort -%}
+        {%- do problems.append(node.name ~ ": unique_key " ~ (keys | join(", ")) ~ " is not the declared key of " ~ declaration.table
+            ~ ", " ~ (declaration.key_columns | join(", ")) ~ ". Make both the same.") -%}
+    {%- endif -%}
+    {%- if problems -%}
+        {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
+    {%- endif -%}
+
+    {{ return({
+        "key_columns": keys,
+        "value_columns": values,
+        "tracked": tracked or values,
+        "types": types,
+        "time": "_ts" if "_ts" in types else "_seq",
+        "moves": ("_old_" ~ keys[0]) in types,
+        "arrives": "_arrived" in types,
+        "declaration": declaration,
+    }) }}
+{%- endmacro %}
+
+
+{#- The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. -#}
+{% macro _last_arrival(t, events_sql) -%}
+    {%- if t.declaration and t.declaration.arrival -%}
+        {%- set asked = "select max(" ~ t.declaration.arrival ~ ") from " ~ t.declaration.relation
+            ~ (" where " ~ t.declaration.where if t.declaration.where else "") -%}
+    {%- elif t.arrives and not t.declaration -%}
+        {%- set asked = "select max(_arrived) from (" ~ events_sql ~ ") as arrivals" -%}
+    {%- else -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {{ return(run_query(asked).rows[0][0]) }}
+{%- endmacro %}
+
+
+{% macro _refuse_bad_events(t) -%}
+    {%- set d = t.declaration -%}
+    {%- set asked -%}
+with {{ cdc._decoded_events(d, d.relation) }}
+
+select
+    _reason,
+    _origin
+from identified_events
+where
+    _reason is not null
+    {%- if t.read_from is not none %}
+    and _arrived > {{ t.read_from }}
+    {%- endif %}
+limit 5
+    {%- endset -%}
+    {%- set bad = run_query(asked).rows -%}
+    {%- if bad | length -%}
+        {%- set lines = [] -%}
+        {%- for row in bad -%}
+            {%- do lines.append("  - " ~ row[0] ~ (" (" ~ row[1] ~ ")" if row[1] else "")) -%}
+        {%- endfor -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. Nothing was written. Repair the events at"
+            ~ " their origin, or declare `on_bad_event: quarantine` to go on without them. The first:\n" ~ (lines | join("\n"))
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}

@@ -1,0 +1,177 @@
+{#-
+    dbt's hook for what a snapshot run changes, computed step by step into two small tables that snapshot_merge_sql reads and
+    post_snapshot drops: the new events, and the versions that change. As one statement the decoding would be planned, and run,
+    wherever it is read; a cached view is planned anew for each reader, too. dbt itself only asks the view for its columns.
+-#}
+{% macro spark__snapshot_staging_table(strategy, source_sql, target_relation) -%}
+    {%- if config.get("strategy") != "cdc.scd2" -%}
+        {{ return(dbt.default__snapshot_staging_table(strategy, source_sql, target_relation)) }}
+    {%- endif -%}
+    {%- set t = strategy -%}
+    {%- if not t.nothing_new -%}
+        {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
+        {%- do t.update({"truncates": run_query("select count_if(_op = 'T') from " ~ t.steps.events).rows[0][0]}) -%}
+        {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
+    {%- endif -%}
+    {%- set shape = ["cast(null as string) as dbt_change_type"] -%}
+    {%- for column in cdc._history_columns(t) -%}
+        {%- do shape.append("cast(null as " ~ t.types.get(column, "string") ~ ") as " ~ cdc._quoted(column)) -%}
+    {%- endfor -%}
+    {{ return("select " ~ (shape | join(", ")) ~ " where false") }}
+{%- endmacro %}
+
+
+{#- The tables of a run's steps. -#}
+{% macro _steps(relation) -%}
+    {{ return({
+        "events": relation.incorporate(path={"identifier": relation.identifier ~ "__cdc_events"}),
+        "changes": relation.incorporate(path={"identifier": relation.identifier ~ "__cdc_changes"}),
+    }) }}
+{%- endmacro %}
+
+
+{% macro _write_step(relation, sql) -%}
+    {%- call statement("write_step") -%}
+        create or replace table {{ relation }} using delta as {{ sql }}
+    {%- endcall -%}
+{%- endmacro %}
+
+
+{#- The versions that a run may change: those of its keys, and those that one of its truncates falls into. -#}
+{% macro _known_versions(t) -%}
+    {%- set columns = cdc._column_list(cdc._history_columns(t), "history") -%}
+    {%- if t.rebuild -%}
+select {{ columns }}
+from {{ t.target }} as history
+    {%- else -%}
+with touched_keys as (
+    select {{ cdc._column_list(t.key_columns) }}
+    from {{ t.steps.events }}
+    where _op <> 'T'
+    {%- if t.truncates %}
+    union
+    select {{ cdc._column_list(t.key_columns, "history") }}
+    from {{ t.target }} as history
+    inner join {{ t.steps.events }} as new_truncates
+        on
+            new_truncates._op = 'T'
+            and history._seq <= new_truncates._seq
+            and (history._seq_end is null or new_truncates._seq <= history._seq_end)
+    {%- endif %}
+)
+
+select {{ columns }}
+from {{ t.target }} as history
+left semi join touched_keys on {{ cdc._same(t.key_columns, "history", "touched_keys") }}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    The touched keys unfolded into the events that made them, joined by the new ones and folded again: only versions that came
+    out different are changes. A tombstone row carries the ends of a key without versions, or a truncate.
+-#}
+{% macro _changed_versions(t) -%}
+    {%- set keys = cdc._column_list(t.key_columns) -%}
+    {%- set times = "_ts, " if t.time == "_ts" else "" -%}
+    {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
+    {%- set columns = cdc._history_columns(t) -%}
+with known_versions as (
+    {{ cdc._known_versions(t) | indent(4) }}
+),
+
+truncates as (
+    select
+        _seq,
+        {{ times }}_event_id
+    from {{ t.steps.events }}
+    where _op = 'T'
+    union
+    select
+        _seq,
+        {{ times }}_event_id
+    from {{ t.tombstones }}
+    where _op = 'T'
+),
+
+new_events as (
+    select * from {{ t.steps.events }}
+    where _op <> 'T'
+),
+
+{%- if not t.rebuild %}
+
+unfolded_versions as (
+    select
+        known.*,
+        explode(_events) as _event
+    from known_versions as known
+),
+
+known_events as (
+    select
+        {{ keys }},
+        {%- for column in t.value_columns %}
+        {{ "_event._image." if column in untracked }}{{ cdc._quoted(column) }},
+        {%- endfor %}
+        _event._op,
+        _event._seq,
+        {{ "_event._ts," if t.time == "_ts" }}
+        _event._event_id,
+        _event._unset
+    from unfolded_versions
+    where _event._op <> 'T'
+),
+
+known_tombstones as (
+    select
+        {{ cdc._column_list(t.key_columns, "tombstones") }},
+        {%- for column in t.value_columns %}
+        cast(null as {{ t.types[column] }}) as {{ cdc._quoted(column) }},
+        {%- endfor %}
+        tombstones._op,
+        tombstones._seq,
+        {{ "tombstones._ts," if t.time == "_ts" }}
+        tombstones._event_id,
+        cast(array() as array<string>) as _unset
+    from {{ t.tombstones }} as tombstones
+    left semi join new_events on {{ cdc._same(t.key_columns, "tombstones", "new_events") }}
+    where tombstones._op <> 'T'
+),
+{%- endif %}
+
+events as (
+    select * from new_events
+    {%- if not t.rebuild %}
+    union all
+    select * from known_events
+    union all
+    select * from known_tombstones
+    {%- endif %}
+),
+
+{{ cdc._versions(t) }}
+
+select
+    case
+        when versions.dbt_scd_id is null and known.dbt_scd_id is null then 'tombstone'
+        when known.dbt_scd_id is null then 'insert'
+        when versions.dbt_scd_id is null then 'delete'
+        else 'update'
+    end as dbt_change_type,
+    {%- for column in columns %}
+    {%- set name = cdc._quoted(column) %}
+    {%- if column in t.key_columns + ["dbt_scd_id"] %}
+    coalesce(versions.{{ name }}, known.{{ name }}) as {{ name }}
+    {%- else %}
+    versions.{{ name }}
+    {%- endif -%}
+    {{ "," if not loop.last }}
+    {%- endfor %}
+from versions
+full outer join known_versions as known
+    on
+        versions.dbt_scd_id = known.dbt_scd_id
+        and {{ cdc._same(t.key_columns, "versions", "known") }}
+where not (struct({{ cdc._column_list(columns, "versions") }}) <=> struct({{ cdc._column_list(columns, "known") }}))
+{%- endmacro %}

@@ -1,0 +1,123 @@
+{#- The body of a final table: the current row of each living key of a history. -#}
+{% macro current(history) -%}
+    {{ return(adapter.dispatch("current", "cdc")(history)) }}
+{%- endmacro %}
+
+
+{% macro default__current(history) -%}
+    {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
+    {%- set updates = runs and is_incremental() -%}
+    {%- set seen = {"read": none, "now": none, "id": none} -%}
+    {%- if runs -%}
+        {%- do seen.update({
+            "now": run_query("describe history " ~ history ~ " limit 1")[0]["version"],
+            "id": cdc._table_detail(history).id,
+        }) -%}
+    {%- endif -%}
+    {%- if updates -%}
+        {%- set stamp = cdc._read_stamp(this, "history") or {} -%}
+        {%- if stamp.get("id") == seen.id and stamp.get("version", -1) <= seen.now -%}
+            {%- do seen.update({"read": stamp.version}) -%}
+        {%- endif -%}
+    {%- endif -%}
+    {%- if runs -%}
+        {%- do cdc._write_stamp(this, "history", {"id": seen.id, "version": seen.now}) -%}
+    {%- endif -%}
+    {%- if not updates -%}
+        {{ return(cdc._current_rows(history)) }}
+    {%- elif seen.read is none -%}
+        {{ return(cdc._compared_rows(history)) }}
+    {%- endif -%}
+    {{ return(cdc._changed_rows(history, seen.read, seen.now)) }}
+{%- endmacro %}
+
+
+{% macro _current_columns() -%}
+    * except (_seq, _seq_end, _cdc_created_at, _cdc_seq, _events, dbt_scd_id, dbt_updated_at, dbt_valid_from, dbt_valid_to),
+    _cdc_created_at,
+    dbt_updated_at as _cdc_updated_at,
+    _cdc_seq
+{%- endmacro %}
+
+
+{#- Every open version. -#}
+{% macro _current_rows(history) -%}
+select
+    {{ cdc._current_columns() }}
+from {{ history }}
+where _seq_end is null
+{%- endmacro %}
+
+
+{#- Every open version and every row that has none: for a table whose stamp is lost or whose history was built anew. -#}
+{% macro _compared_rows(history) -%}
+    {%- set keys = cdc._as_list(config.get("unique_key")) -%}
+with open_versions as (
+    {{ cdc._current_rows(history) | indent(4) }}
+)
+
+select
+    *,
+    'U' as _op
+from open_versions
+union all
+select
+    *,
+    'D' as _op
+from {{ this }} as known
+where
+    not exists (
+        select 1
+        from open_versions
+        where {{ cdc._same(keys, "open_versions", "known") }}
+    )
+{%- endmacro %}
+
+
+{#-
+    The keys whose versions changed since a version of the history: their open version, or that it ended. A key whose
+    closed versions changed while its open one did not is left alone.
+-#}
+{% macro _changed_rows(history, read, now) -%}
+    {%- set keys = cdc._column_list(cdc._as_list(config.get("unique_key"))) -%}
+with changes as (
+    {%- if now > read %}
+    select
+        *,
+        row_number() over (partition by dbt_scd_id order by _commit_version desc) as _newest
+    from table_changes({{ cdc._literal(history | string | replace("`", "")) }}, {{ read + 1 }}, {{ now }})
+    where _change_type <> 'update_preimage'
+    {%- else %}
+    select
+        *,
+        1 as _newest,
+        'none' as _change_type,
+        0L as _commit_version,
+        cast(null as timestamp) as _commit_timestamp
+    from {{ history }}
+    where false
+    {%- endif %}
+),
+
+changed_versions as (
+    select * except (_newest, _change_type, _commit_version, _commit_timestamp)
+    from changes
+    where _newest = 1 and _change_type <> 'delete'
+),
+
+last_versions as (
+    select
+        *,
+        row_number() over (partition by {{ keys }} order by _seq_end is null desc, _seq_end desc) as _latest
+    from changed_versions
+    where
+        _seq_end is null
+        or exists(_events, event -> event._op not in ('I', 'U') and event._seq = _seq_end)
+)
+
+select
+    {{ cdc._current_columns() | replace("* except (", "* except (_latest, ") | replace("    _cdc_seq", "    coalesce(_seq_end, _cdc_seq) as _cdc_seq") }},
+    if(_seq_end is null, 'U', 'D') as _op
+from last_versions
+where _latest = 1
+{%- endmacro %}

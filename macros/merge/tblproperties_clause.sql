@@ -1,0 +1,19 @@
+{#- dbt's hook for table properties: histories and final tables of this package keep a change feed, others are as they were. -#}
+{% macro spark__tblproperties_clause() -%}
+    {%- set properties = {} -%}
+    {%- if config.get("strategy") == "cdc.scd2" -%}
+        {%- do properties.update({"delta.enableChangeDataFeed": "true"}) -%}
+        {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
+    {%- elif "macro.cdc.current" in model.depends_on.macros -%}
+        {%- do properties.update({"delta.enableChangeDataFeed": "true"}) -%}
+    {%- endif -%}
+    {%- if not properties -%}
+        {{ return(dbt.spark__tblproperties_clause()) }}
+    {%- endif -%}
+    {%- do properties.update(config.get("tblproperties") or {}) -%}
+    {%- set pairs = [] -%}
+    {%- for name, value in properties.items() -%}
+        {%- do pairs.append(cdc._literal(name) ~ " = " ~ cdc._literal(value)) -%}
+    {%- endfor -%}
+    {{ return("tblproperties (" ~ (pairs | join(", ")) ~ ")") }}
+{%- endmacro %}

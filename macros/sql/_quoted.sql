@@ -1,0 +1,31 @@
+{#- Identifiers and literals enter SQL only through these two, so that a name or a text can never become code. -#}
+
+{% macro _quoted(name) -%}
+    {{ return("`" ~ (name | string | replace("`", "``")) ~ "`") }}
+{%- endmacro %}
+
+
+{% macro _literal(text) -%}
+    {{ return("'" ~ (text | string | replace("\\", "\\\\") | replace("'", "\\'")) ~ "'") }}
+{%- endmacro %}
+
+
+{#- `a`, `b`, `c`, each behind an alias where one is given. -#}
+{% macro _column_list(names, alias=none) -%}
+    {%- set prefix = alias ~ "." if alias else "" -%}
+    {%- set quoted = [] -%}
+    {%- for name in names -%}
+        {%- do quoted.append(prefix ~ cdc._quoted(name)) -%}
+    {%- endfor -%}
+    {{ return(quoted | join(", ")) }}
+{%- endmacro %}
+
+
+{#- Null-safe equality of two rows on a list of columns. -#}
+{% macro _same(names, left, right) -%}
+    {%- set pairs = [] -%}
+    {%- for name in names -%}
+        {%- do pairs.append(left ~ "." ~ cdc._quoted(name) ~ " <=> " ~ right ~ "." ~ cdc._quoted(name)) -%}
+    {%- endfor -%}
+    {{ return(pairs | join(" and ")) }}
+{%- endmacro %}

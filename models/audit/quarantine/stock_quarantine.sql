@@ -1,0 +1,2 @@
+-- depends_on: {{ ref('landing') }}
+{{ cdc.quarantine(source('shop', 'stock')) }}

@@ -1,0 +1,2 @@
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['customer_id', 'kind']) }}
+{{ cdc.current(ref('addresses_history')) }}

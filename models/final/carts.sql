@@ -1,0 +1,2 @@
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['cart_id']) }}
+{{ cdc.current(ref('carts_history')) }}

@@ -1,0 +1,2 @@
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['_row_id']) }}
+{{ cdc.current(ref('events_history')) }}

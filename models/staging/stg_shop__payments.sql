@@ -1,0 +1,2 @@
+-- depends_on: {{ ref('landing') }}
+{{ cdc.events(source('shop', 'payments')) }}

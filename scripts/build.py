@@ -1,0 +1,274 @@
+"""Runs the captured batches one after another, as they would arrive, and reports per table.
+
+The files of a batch are put into the landing folder, then `dbt build` runs. All of it happens in
+this process, so that one JVM serves every batch.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import shutil
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dbt.cli.main import dbtRunner
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "data"
+LANDING = ROOT / "warehouse" / "landing" / "shop"
+
+BATCH = re.compile(r"batch_(\d+)\.")
+FAILED = {"error", "fail", "runtime error", "partial success"}
+KINDS = ("model", "snapshot", "seed", "test", "unit_test")
+COUNTS = {
+    "events_read": "read",
+    "events_applied": "applied",
+    "events_duplicate": "duplicate",
+    "events_superseded": "superseded",
+    "events_quarantined": "quarantined",
+    "rows_now": "rows now",
+    "versions": "versions",
+}
+AUDIT = "select table_name, " + ", ".join(COUNTS) + " from {{ ref('cdc_audit') }} order by 1"
+
+CLOSING = """
+They are Delta tables in warehouse/: <table> holds the current rows, <table>_history every version.
+  .venv/bin/dbt --quiet show --inline "select * from {{ ref('customers') }}" --limit 5
+"""
+
+Batches = dict[int, list[Path]]
+
+
+class Outcome(NamedTuple):
+    """What one dbt command came to: its results, an error that ended it early, its warnings."""
+
+    results: list[Any]
+    error: str | None
+    warnings: list[str]
+
+    @property
+    def failed(self) -> list[Any]:
+        """The results of nodes that did not come to a good end."""
+        return [result for result in self.results if result.status in FAILED]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all went well."""
+        return not (self.error or self.failed)
+
+
+def captured(data: Path) -> Batches:
+    """Returns the captured files by batch number.
+
+    Args:
+        data: Folder with one folder per table, and in it `batch_NNNN.*`.
+    """
+    batches: Batches = {}
+    for file in sorted(data.glob("*/batch_*")):
+        if match := BATCH.match(file.name):
+            batches.setdefault(int(match.group(1)), []).append(file)
+    return dict(sorted(batches.items()))
+
+
+def waiting(batches: Batches, landing: Path) -> Batches:
+    """Returns the batches that have not arrived, or not whole.
+
+    Args:
+        batches: Captured files by batch number.
+        landing: Folder that holds what arrived, as `<table>/<name>`.
+
+    Raises:
+        SystemExit: A file of the same name arrived before with other content.
+    """
+    missing: Batches = {}
+    for number, files in batches.items():
+        for file in files:
+            arrived = landing / file.parent.name / file.name
+            if not arrived.exists():
+                missing.setdefault(number, []).append(file)
+            elif not filecmp.cmp(file, arrived, shallow=False):
+                sys.exit(
+                    f"data/{file.parent.name}/{file.name} is not the file of that name that was "
+                    "taken before. Start over with: make clean build"
+                )
+    return missing
+
+
+def arrive(files: Iterable[Path], landing: Path) -> None:
+    """Puts files where the landing models look, each whole or not at all.
+
+    Args:
+        files: Captured files, `<table>/<name>`.
+        landing: Folder that gets them as `<table>/<name>`.
+    """
+    for file in files:
+        target = landing / file.parent.name / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Spark passes over names that begin with an underscore.
+        partial = target.with_name(f"_{target.name}.partial")
+        shutil.copyfile(file, partial)
+        partial.replace(target)
+
+
+def run_dbt(arguments: list[str], on_node: Callable[[int], None] | None = None) -> Outcome:
+    """Runs one dbt command in this process, silent but for logs/dbt.log.
+
+    Args:
+        arguments: dbt's own, without global flags.
+        on_node: Called with the number of nodes done, whenever one is.
+    """
+    warnings: dict[str, None] = {}
+    done = count(1)
+
+    def listen(event: Any) -> None:
+        if event.info.name == "NodeFinished" and on_node:
+            on_node(next(done))
+        # Warnings of tests are among the results.
+        elif event.info.level == "warn" and event.info.name != "LogTestResult":
+            warnings.setdefault(event.info.msg.strip())
+
+    ran = dbtRunner(callbacks=[listen]).invoke(
+        ["--log-level", "none", "--no-send-anonymous-usage-stats", *arguments]
+    )
+    error = str(ran.exception).strip() if ran.exception else None
+    return Outcome(list(getattr(ran.result, "results", [])), error, list(warnings))
+
+
+def summary(results: Iterable[Any]) -> str:
+    """Returns how many nodes of each kind there were, for instance `84 models, 210 tests`.
+
+    Args:
+        results: Results of one dbt command.
+    """
+    kinds = Counter(str(result.node.resource_type) for result in results)
+    return ", ".join(
+        f"{kinds[kind]} {kind.replace('_', ' ')}{'s' * (kinds[kind] != 1)}"
+        for kind in KINDS
+        if kinds[kind]
+    )
+
+
+def per_table(seconds: Mapping[str, float], tables: Iterable[str]) -> dict[str, float]:
+    """Adds up what the models of each table took.
+
+    Args:
+        seconds: By name of model or snapshot: `stg_shop__orders`, `orders_history`, `orders`.
+        tables: Names of tables; a model belongs to the longest that its name begins or ends with.
+    """
+    total: dict[str, float] = defaultdict(float)
+    for node, spent in seconds.items():
+        owners = [table for table in tables if re.search(rf"(^|__){table}(_[a-z]+)?$", node)]
+        if owners:
+            total[max(owners, key=len)] += spent
+    return total
+
+
+def build(console: Console, label: str, arguments: list[str]) -> Outcome:
+    """Runs `dbt build`; prints one line, and below it whatever went wrong.
+
+    Args:
+        console: Where to print.
+        label: What is being built.
+        arguments: What to build, in dbt's words.
+    """
+    started = time.monotonic()
+    with console.status(f"{label} ...") as status:
+        outcome = run_dbt(
+            ["build", *arguments], lambda done: status.update(f"{label}: {done} done ...")
+        )
+    seconds = f"{time.monotonic() - started:.0f} s"
+
+    warned = [result for result in outcome.results if result.status == "warn"]
+    for warning in [*outcome.warnings, *(f"{r.node.name}: {r.message}" for r in warned)]:
+        console.print(f"[yellow]warning[/] {escape(warning)}")
+    if outcome.ok:
+        console.print(f"{label}: {summary(outcome.results)} [green]ok[/] in {seconds}")
+    elif outcome.error:
+        console.print(f"{label}: [red]stopped[/] after {seconds}\n{escape(outcome.error)}")
+    else:
+        skipped = sum(result.status == "skipped" for result in outcome.results)
+        console.print(
+            f"{label}: [red]{len(outcome.failed)} of {len(outcome.results)} failed[/]"
+            f"{f', {skipped} skipped because of them' if skipped else ''}, in {seconds}"
+        )
+    for result in outcome.failed:
+        kind = str(result.node.resource_type).replace("_", " ")
+        said = str(result.message or "").strip().replace("\n", "\n      ")
+        console.print(f"  [red]{kind} {escape(result.node.name)}[/]\n      {escape(said)}")
+    return outcome
+
+
+def audit_table(rows: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]) -> Table:
+    """Returns the closing table: one line per table, and their sum.
+
+    Args:
+        rows: Rows of `cdc_audit`.
+        seconds: What each table's models took in all.
+    """
+    # What never happened is not worth a column that people would have to look up.
+    shown = [name for name in COUNTS if name != "events_superseded" or any(r[name] for r in rows)]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.show_footer = True
+    table.add_column("table", footer="all", no_wrap=True)
+    for name in shown:
+        total = sum(row[name] or 0 for row in rows)
+        table.add_column(COUNTS[name], footer=f"{total:,}", justify="right", overflow="fold")
+    table.add_column(
+        "seconds", footer=f"{sum(seconds.values()):.1f}", justify="right", overflow="fold"
+    )
+    for row in rows:
+        counts = ("-" if row[name] is None else f"{row[name]:,}" for name in shown)
+        table.add_row(row["table_name"], *counts, f"{seconds.get(row['table_name'], 0):.1f}")
+    return table
+
+
+def main() -> int:
+    """Builds what has not been built yet; returns the exit code."""
+    os.chdir(ROOT)
+    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    batches = captured(DATA)
+    if not batches:
+        console.print("data/ holds no batch files; `make capture` makes them.")
+        return 1
+
+    new = waiting(batches, LANDING)
+    steps = [(f"batch {number}/{len(batches)}", files) for number, files in new.items()]
+    seconds: dict[str, float] = defaultdict(float)
+    for step, (label, files) in enumerate(steps or [("nothing new", [])], start=1):
+        arrive(files, LANDING)
+        # The truth is the state after the last change; unit tests ask for no data at all.
+        arguments: list[str] = []
+        if step < len(steps):
+            arguments += ["--exclude", "tag:final"]
+        if step > 1:
+            arguments += ["--exclude-resource-type", "unit_test"]
+        outcome = build(console, label, arguments)
+        if not outcome.ok:
+            console.print("More in logs/dbt.log and logs/spark.log.")
+            return 1
+        for result in outcome.results:
+            seconds[result.node.name] += result.execution_time
+
+    audit = run_dbt(["show", "--inline", AUDIT, "--limit", "-1"])
+    if audit.error or not audit.results:
+        console.print(f"The audit could not be read: {escape(audit.error or 'no rows')}")
+        return 1
+    rows = [row.dict() for row in audit.results[0].agate_table.rows]
+    console.print()
+    console.print(audit_table(rows, per_table(seconds, [row["table_name"] for row in rows])))
+    console.print(CLOSING)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

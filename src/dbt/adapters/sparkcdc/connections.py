@@ -1,0 +1,89 @@
+"""dbt's connections: each holds one Spark session from open to close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
+from dbt.adapters.spark.connections import SparkConnectionManager
+from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import SparkSession
+
+
+class Handle:
+    """One open connection: a Spark session that nothing else uses."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.spark)
+
+    def cancel(self) -> None:
+        self.spark.interruptAll()
+
+    def rollback(self) -> None:
+        """Spark has no transactions; each Delta commit stands by itself."""
+
+    def close(self) -> None:
+        close_session(self.spark)
+
+
+class SparkCdcConnectionManager(SparkConnectionManager):
+    """Opens sessions, runs statements in them and words their errors."""
+
+    TYPE = "sparkcdc"
+
+    @classmethod
+    def open(cls, connection: Connection) -> Connection:
+        if connection.state != ConnectionState.OPEN:
+            connection.handle = Handle(open_session(connection.credentials))
+            connection.state = ConnectionState.OPEN
+        return connection
+
+    @contextmanager
+    def exception_handler(self, sql: str) -> Iterator[None]:
+        try:
+            yield
+        except DbtRuntimeError:
+            raise
+        except Exception as exc:
+            raise DbtDatabaseError(message_of(exc)) from exc
+
+    @classmethod
+    def get_response(cls, cursor: Cursor | None) -> AdapterResponse:
+        rows = cursor.rows_affected if cursor else None
+        if rows is None:
+            return AdapterResponse(_message="OK")
+        return AdapterResponse(_message=f"OK {rows}", rows_affected=rows)
+
+    def execute(
+        self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
+    ) -> tuple[AdapterResponse, agate.Table]:
+        """Runs a statement, a query included: Spark alone would leave an unfetched one undone."""
+        from dbt_common.clients.agate_helper import empty_table
+
+        sql = self._add_query_comment(sql)
+        _, cursor = self.add_query(sql, auto_begin)
+        with self.exception_handler(sql):
+            if fetch:
+                table = self.get_result_from_cursor(cursor, limit)
+            else:
+                cursor.run()
+                table = empty_table()
+        return self.get_response(cursor), table
+
+    @classmethod
+    def data_type_code_to_name(cls, type_code: str) -> str:
+        return type_code
+
+
+__all__: Sequence[str] = ["Handle", "SparkCdcConnectionManager"]

@@ -1,0 +1,81 @@
+"""What a profile of `type: sparkcdc` may say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dbt.adapters.contracts.connection import Credentials
+from dbt_common.exceptions import DbtRuntimeError
+
+
+@dataclass
+class SparkCdcCredentials(Credentials):
+    """Connection settings; only `schema` has to be given.
+
+    Attributes:
+        schema: Schema (Spark: database) that models are built in.
+        warehouse: Folder of tables and metastore; relative to the project.
+        spark_log: File that gets everything the JVM prints; relative to the project.
+        remote: Spark Connect url (`sc://host:port`); without it Spark runs inside dbt's process.
+        server_side_parameters: Spark settings; each one overrides the adapter's default.
+        method: Only `session`, so that macros of dbt-spark find what they ask for.
+    """
+
+    database: str | None = None  # type: ignore[assignment]
+    schema: str | None = None  # type: ignore[assignment]
+    warehouse: str = "warehouse"
+    spark_log: str = "logs/spark.log"
+    remote: str | None = None
+    server_side_parameters: dict[str, Any] = field(default_factory=dict)
+    method: str = "session"
+
+    def __post_init__(self) -> None:
+        if not self.schema:
+            raise DbtRuntimeError(
+                "The profile of type sparkcdc has no `schema`: add `schema: <name>`, the schema "
+                "that dbt builds in."
+            )
+        if self.database not in (None, self.schema):
+            raise DbtRuntimeError(
+                f"The profile names database '{self.database}' and schema '{self.schema}': in "
+                "Spark they are one thing. Leave `database` out."
+            )
+        if self.method != "session":
+            raise DbtRuntimeError(
+                f"Type sparkcdc has no method '{self.method}': it runs Spark in dbt's own process, "
+                "or on a Spark Connect server with `remote: sc://host:port`. For thrift, http "
+                "and odbc use `type: spark`."
+            )
+        self.database = None
+        self.server_side_parameters = {
+            key: _spark_value(value) for key, value in self.server_side_parameters.items()
+        }
+        self.remote = self.server_side_parameters.pop("spark.remote", self.remote)
+
+    @property
+    def type(self) -> str:
+        return "sparkcdc"
+
+    @property
+    def unique_field(self) -> str:
+        return self.remote or self.warehouse
+
+    def _connection_keys(self) -> tuple[str, ...]:
+        return ("schema", "warehouse", "spark_log", "remote", "server_side_parameters", "method")
+
+    def anchor(self, folder: str | Path) -> None:
+        """Makes the paths absolute, so that the working directory no longer matters.
+
+        Args:
+            folder: Folder that relative paths start from: the dbt project's root.
+        """
+        root = Path(folder).resolve()
+        self.warehouse = str(root / Path(self.warehouse).expanduser())
+        self.spark_log = str(root / Path(self.spark_log).expanduser())
+
+
+def _spark_value(value: Any) -> str:
+    """Text as Spark writes it: YAML's `true` reaches Python as True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

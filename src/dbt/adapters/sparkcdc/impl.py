@@ -1,0 +1,91 @@
+"""The adapter: dbt-spark's, with sessions, Python models and exact seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from multiprocessing.context import SpawnContext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.base.impl import log_code_execution
+from dbt.adapters.base.meta import available
+from dbt.adapters.base.relation import BaseRelation
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
+from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
+from dbt.adapters.sparkcdc.python_model import run_model
+from dbt.adapters.sparkcdc.session import warm_up
+
+if TYPE_CHECKING:
+    import agate
+
+# Commands that read or write tables; the others must work without Java.
+RUNS_SPARK = frozenset(
+    ["build", "run", "test", "seed", "snapshot", "run-operation", "retry", "show", "clone",
+     "compile", "generate", "freshness"]
+)
+SEED_VIEW = "__dbt_seed"
+
+
+@dataclass
+class SparkCdcConfig(SparkConfig):
+    """Model settings beyond dbt's own."""
+
+    tblproperties: dict[str, str] | None = None
+
+
+class SparkCdcAdapter(SparkAdapter):
+    """Child of dbt-spark's adapter; only what a Spark of dbt's own makes different."""
+
+    ConnectionManager = SparkCdcConnectionManager
+    AdapterSpecificConfigs = SparkCdcConfig
+
+    def __init__(self, config: Any, mp_context: SpawnContext) -> None:
+        super().__init__(config, mp_context)
+        self.project = Path(getattr(config, "project_root", None) or Path.cwd()).resolve()
+        config.credentials.anchor(self.project)
+        if getattr(getattr(config, "args", None), "which", None) in RUNS_SPARK:
+            warm_up(config.credentials)
+
+    @log_code_execution
+    def submit_python_job(self, parsed_model: dict[str, Any], compiled_code: str) -> AdapterResponse:
+        """Runs a Python model in this thread, in the session of its connection.
+
+        Args:
+            parsed_model: The model as dbt knows it.
+            compiled_code: What to run.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        run_model(spark, parsed_model, compiled_code, self.project)
+        return AdapterResponse(_message="OK")
+
+    @available.parse_none
+    def make_seed_view(self, agate_table: agate.Table) -> str:
+        """Shows a seed's rows to SQL as a temp view of texts, exactly as dbt read them.
+
+        Args:
+            agate_table: The seed.
+
+        Returns:
+            Name of the view.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        schema = ", ".join(f"`{name.replace('`', '``')}` string" for name in agate_table.column_names)
+        rows = [tuple(None if v is None else str(v) for v in row) for row in agate_table.rows]
+        spark.createDataFrame(rows, schema).createOrReplaceTempView(SEED_VIEW)
+        return SEED_VIEW
+
+    def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
+        # `schema: catalog.namespace` addresses another catalog; Spark answers with the namespace.
+        found = super().list_relations_without_caching(schema_relation)
+        return [
+            relation.incorporate(path={"schema": schema_relation.schema})
+            for relation in found
+            if relation.schema  # Spark lists the session's temp views too, outside any schema
+        ]
+
+    def _get_relation_information(self, row: agate.Row) -> tuple[str, str, str]:
+        schema, name, information = super()._get_relation_information(row)
+        if "table_type=ICEBERG," in information:  # under a Hive catalog its provider reads `hive`
+            information += "\nProvider: iceberg"
+        return schema, name, information

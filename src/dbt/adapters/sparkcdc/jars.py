@@ -1,0 +1,114 @@
+"""Jars that Spark needs beside its own, kept in a cache folder so that no start asks the network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from dbt_common.exceptions import DbtRuntimeError
+
+# Artifacts that Spark ships under another name.
+SPARKS_NAMES = {"commons-logging": "jcl-over-slf4j"}
+
+Resolve = Callable[[str], list[Path]]
+
+
+def cache_folder() -> Path:
+    """Returns the folder that jars and class archives are kept in."""
+    if own := os.environ.get("DBT_SPARK_CDC_CACHE"):
+        return Path(own).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "dbt-spark-cdc"
+
+
+def packages(parameters: Mapping[str, str]) -> list[str]:
+    """Returns the Maven coordinates to put on the class path: Delta's and the profile's own.
+
+    Args:
+        parameters: The profile's Spark settings; `spark.jars.packages` is read.
+    """
+    asked = parameters.get("spark.jars.packages", "").split(",")
+    wanted = [package.strip() for package in asked if package.strip()]
+    if not any(package.startswith("io.delta:delta-spark") for package in wanted):
+        spark = ".".join(version("pyspark").split(".")[:2])
+        wanted.insert(0, f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}")
+    return wanted
+
+
+def cached_jars(wanted: list[str]) -> list[Path]:
+    """Returns the cached jars of these packages, or nothing where they were never fetched.
+
+    Args:
+        wanted: Maven coordinates.
+    """
+    return sorted(_home(wanted).glob("*.jar"))
+
+
+def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
+    """Fills the cache: whole or not at all, however many processes try at once.
+
+    Args:
+        wanted: Maven coordinates.
+        resolve: Turns comma-separated coordinates into jar files.
+
+    Returns:
+        The cached jars.
+
+    Raises:
+        DbtRuntimeError: Nothing could be resolved.
+    """
+    home = _home(wanted)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    found = [jar for jar in resolve(",".join(wanted)) if not _spark_has_it(jar)]
+    if not found:
+        raise DbtRuntimeError(
+            f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}"
+        )
+    fresh = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}-"))
+    try:
+        for jar in found:
+            shutil.copyfile(jar, fresh / jar.name)
+        fresh.rename(home)
+    except OSError:
+        # Another process was quicker; a rename onto its full folder fails.
+        if not cached_jars(wanted):
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return cached_jars(wanted)
+
+
+def way_out(wanted: list[str]) -> str:
+    """Returns what to do when jars are neither cached nor to be had.
+
+    Args:
+        wanted: Maven coordinates.
+    """
+    return (
+        "Spark fetches them once from Maven Central: connect to the network and run "
+        "`python -m dbt.adapters.sparkcdc.prepare`; behind a mirror, name it in the profile's "
+        "server_side_parameters as spark.jars.repositories or spark.jars.ivySettings; or copy "
+        f"{_home(wanted)} from a machine that has it."
+    )
+
+
+def _home(wanted: list[str]) -> Path:
+    key = hashlib.sha256("\n".join([version("pyspark"), *sorted(wanted)]).encode()).hexdigest()
+    artifact = wanted[0].split(":")[1]
+    return cache_folder() / "jars" / f"{artifact}-{wanted[0].split(':')[2]}-{key[:10]}"
+
+
+def _spark_has_it(jar: Path) -> bool:
+    """Whether Spark ships this artifact: ahead of it on the class path an older one would win."""
+    import pyspark
+
+    # Ivy names files org_artifact-version.jar; Spark's have no org.
+    artifact = jar.name.partition("_")[2].rpartition("-")[0]
+    artifact = SPARKS_NAMES.get(artifact, artifact)
+    shipped = Path(pyspark.__file__).parent / "jars"
+    return any(shipped.glob(f"{artifact}-[0-9]*.jar"))

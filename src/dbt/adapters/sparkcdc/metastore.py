@@ -1,0 +1,92 @@
+"""The embedded metastore lets in one process at a time; this queues the others, or tells them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from dbt_common.exceptions import DbtRuntimeError
+
+try:
+    import fcntl
+except ImportError:  # Windows: Derby's own lock has to do
+    fcntl = None  # type: ignore[assignment]
+
+WAIT_SECONDS = 10.0
+OTHER_METASTORES = (
+    "spark.hadoop.javax.jdo.option.ConnectionURL",
+    "spark.hadoop.hive.metastore.uris",
+    "spark.sql.catalogImplementation",
+)
+
+
+def is_embedded(parameters: Mapping[str, str]) -> bool:
+    """Whether the warehouse's own metastore is used, not one that the profile names.
+
+    Args:
+        parameters: The profile's Spark settings.
+    """
+    return not any(key in parameters for key in OTHER_METASTORES)
+
+
+def hold(warehouse: Path, wait: float = WAIT_SECONDS) -> int | None:
+    """Takes the warehouse for this process, and for the JVM that inherits the descriptor.
+
+    Args:
+        warehouse: Folder of tables and metastore.
+        wait: Seconds to wait, since a JVM whose dbt has just ended needs a moment to end too.
+
+    Returns:
+        File descriptor to close in the end; None where the system has no such locks.
+
+    Raises:
+        DbtRuntimeError: Another process holds the warehouse.
+    """
+    if fcntl is None:
+        return None
+    folder = warehouse / ".metastore"
+    folder.mkdir(parents=True, exist_ok=True)
+    holder = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            if time.monotonic() > deadline:
+                pid = os.pread(holder, 32, 0).decode(errors="replace").strip()
+                os.close(holder)
+                raise DbtRuntimeError(in_use(warehouse, f" (process {pid})" if pid else "")) from exc
+            time.sleep(0.1)
+        else:
+            os.ftruncate(holder, 0)
+            os.pwrite(holder, str(os.getpid()).encode(), 0)
+            return holder
+
+
+def release(holder: int | None) -> None:
+    """Gives the warehouse back.
+
+    Args:
+        holder: What `hold` returned.
+    """
+    if holder is not None:
+        with contextlib.suppress(OSError):
+            os.close(holder)
+
+
+def in_use(warehouse: Path, who: str = "") -> str:
+    """Returns the message for a warehouse that another process holds.
+
+    Args:
+        warehouse: The warehouse.
+        who: Words that tell the holder, with a leading space.
+    """
+    return (
+        f"The warehouse {warehouse} is in use by another process{who}: its embedded metastore "
+        "lets in one process at a time. Wait until that one has ended, give this run another "
+        "`warehouse` in profiles.yml, or let both use one Spark Connect server with "
+        "`remote: sc://host:port`."
+    )

@@ -1,0 +1,128 @@
+"""Runs dbt Python models inside dbt's own process and Spark session."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.sparkcdc.errors import message_of
+from dbt_common.exceptions import DbtRuntimeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESULT_VIEW = "__dbt_python_result"
+
+
+def run_model(
+    spark: SparkSession, model: Mapping[str, Any], compiled_code: str, project: Path
+) -> None:
+    """Runs a compiled Python model; its last line hands the result to `dbt_write`.
+
+    Args:
+        spark: Session that the model reads and writes with; also its global `spark`.
+        model: The model as dbt knows it.
+        compiled_code: The model's code, dbt's helpers and the call that writes the table.
+        project: Root folder of the dbt project.
+
+    Raises:
+        DbtRuntimeError: The model failed; the message has the user's file, line and source.
+    """
+    file = source_file(model, project)
+
+    def dbt_write(result: Any, *statements: str) -> None:
+        as_frame(spark, result).createOrReplaceTempView(RESULT_VIEW)
+        for statement in statements:
+            spark.sql(statement)
+
+    scope = {"__name__": "__dbt_model__", "spark": spark, "dbt_write": dbt_write}
+    try:
+        exec(compile_model(compiled_code, model["raw_code"], file), scope)
+    except Exception as exc:
+        raise DbtRuntimeError(explain(exc, file, project)) from exc
+    finally:
+        spark.catalog.dropTempView(RESULT_VIEW)
+
+
+def compile_model(compiled_code: str, raw_code: str, file: Path) -> CodeType:
+    """Compiles so that line numbers are those of the user's file.
+
+    Args:
+        compiled_code: Everything to run; the user's code is somewhere within.
+        raw_code: The user's code as dbt read it, without blank lines around it.
+        file: The user's file.
+    """
+    before = compiled_code[: max(compiled_code.find(raw_code), 0)].count("\n")
+    tree = ast.parse(compiled_code, str(file))
+    ast.increment_lineno(tree, _leading_lines(file, raw_code) - before)
+    return compile(tree, str(file), "exec")
+
+
+def as_frame(spark: SparkSession, result: Any) -> DataFrame:
+    """Returns what a model returned as a Spark DataFrame.
+
+    Args:
+        spark: The model's session.
+        result: A DataFrame of Spark, pandas or pandas on Spark.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if hasattr(result, "createOrReplaceTempView"):
+        return result
+    if hasattr(result, "to_spark"):
+        return result.to_spark()
+    module = type(result).__module__.partition(".")[0]
+    if module == "pandas" and type(result).__name__ == "DataFrame":
+        return spark.createDataFrame(result)
+    raise TypeError(
+        f"model() returned {type(result).__name__}: it must return a DataFrame of Spark or pandas"
+    )
+
+
+def source_file(model: Mapping[str, Any], project: Path) -> Path:
+    """Returns the file that a model was read from.
+
+    Args:
+        model: The model as dbt knows it.
+        project: Root folder of the dbt project; packages are looked for below it.
+    """
+    path = Path(model["original_file_path"])
+    installed = project / "dbt_packages" / str(model.get("package_name")) / path
+    return installed if installed.is_file() else project / path
+
+
+def explain(exc: BaseException, file: Path, project: Path) -> str:
+    """Returns an error with the user's own lines that led to it.
+
+    Args:
+        exc: What the model raised.
+        file: The model's file.
+        project: Root folder; frames of its other files are shown as well.
+    """
+    lines = []
+    for frame in traceback.extract_tb(exc.__traceback__):
+        path = Path(frame.filename)
+        if path != file and (project not in path.parents or "site-packages" in path.parts):
+            continue
+        source = linecache.getline(frame.filename, frame.lineno or 0).strip()
+        if not source:  # beyond the user's lines: the code that dbt appended
+            continue
+        shown = path.relative_to(project) if project in path.parents else path
+        lines.append(f"{shown}, line {frame.lineno}, in {frame.name}\n    {source}")
+    name = type(exc).__name__
+    return "\n".join([*lines, f"{name}: {message_of(exc)}"])
+
+
+def _leading_lines(file: Path, raw_code: str) -> int:
+    """Blank lines before the user's code, which dbt takes off."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return text[: max(text.find(raw_code), 0)].count("\n")

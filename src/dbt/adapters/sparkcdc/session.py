@@ -1,0 +1,277 @@
+"""Spark sessions: one JVM a process, one isolated session for each dbt connection."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.sparkcdc import archive, jars, metastore
+from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.java import find_java
+from dbt.adapters.sparkcdc.settings import launch_settings
+from dbt_common.exceptions import DbtRuntimeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAX_LOG_BYTES = 10 * 1024**2
+JVM_EXIT_SECONDS = 60
+LOG_LINES_SHOWN = 8
+
+
+@dataclass
+class Root:
+    """The process's JVM, and the session that all others are split off from."""
+
+    spark: SparkSession
+    process: Any
+    holder: int | None
+    warehouse: str
+    parameters: dict[str, str]
+
+
+_lock = threading.RLock()
+_root: Root | None = None
+_failure: DbtRuntimeError | None = None
+_remote: set[SparkSession] = set()
+
+
+def open_session(creds: SparkCdcCredentials) -> SparkSession:
+    """Returns a new session with temp views and settings of its own, over the shared tables.
+
+    Args:
+        creds: The profile's connection settings.
+
+    Raises:
+        DbtRuntimeError: Spark cannot be started or reached; the message says why and what to do.
+    """
+    if creds.remote:
+        return _open_remote(creds)
+    root = _local_root(creds)
+    spark = root.spark.newSession()
+    for key, value in creds.server_side_parameters.items() - root.parameters.items():
+        spark.conf.set(key, value)
+    # Code that asks Spark for "the active session" of this thread must find this one.
+    sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+    sessions.setActiveSession(spark._jsparkSession)
+    return spark
+
+
+def close_session(spark: SparkSession) -> None:
+    """Ends a session, not the JVM: the next session starts from there at once.
+
+    Args:
+        spark: A session that `open_session` returned.
+    """
+    if spark in _remote:
+        _remote.discard(spark)
+        spark.stop()
+
+
+def warm_up(creds: SparkCdcCredentials) -> None:
+    """Starts the JVM in the background, while dbt reads the project.
+
+    Args:
+        creds: The profile's connection settings.
+    """
+
+    def start() -> None:
+        global _failure
+        with _lock:
+            try:
+                _local_root(creds)
+            except DbtRuntimeError as exc:
+                _failure = exc  # told where a connection is wanted
+
+    if _root is None and not creds.remote:
+        threading.Thread(target=start, name="spark-warm-up", daemon=True).start()
+
+
+@atexit.register
+def stop() -> None:
+    """Ends all sessions and the JVM, and waits for it, so that the metastore is free again."""
+    global _root
+    for spark in list(_remote):
+        close_session(spark)
+    with _lock:
+        root, _root = _root, None
+    if root is not None:
+        root.spark.stop()
+        _end(root.process)
+        metastore.release(root.holder)
+
+
+def resolve(wanted: str, parameters: dict[str, str], log: Path) -> list[Path]:
+    """Fetches packages with Spark's own resolver: its JVM has them as files once it is up.
+
+    Args:
+        wanted: Maven coordinates, separated by commas.
+        parameters: The profile's Spark settings; `spark.jars.*` say where to look.
+        log: File that gets what the resolver says.
+
+    Raises:
+        DbtRuntimeError: The packages cannot be had.
+    """
+    conf = {key: value for key, value in parameters.items() if key.startswith("spark.jars.")}
+    try:
+        gateway = _gateway(conf | {"spark.jars.packages": wanted}, log)
+    except DbtRuntimeError as exc:
+        raise DbtRuntimeError(
+            f"The jars of {wanted} are not in the cache and could not be fetched. "
+            f"{jars.way_out(wanted.split(','))} What the resolver said is in {log}."
+        ) from exc
+    try:
+        listed = gateway.jvm.System.getProperty("spark.jars") or ""
+    finally:
+        gateway.shutdown()
+        _end(gateway.proc)
+    return [Path(jar.removeprefix("file:")) for jar in listed.split(",") if jar]
+
+
+def _local_root(creds: SparkCdcCredentials) -> Root:
+    global _root, _failure
+    with _lock:
+        failure, _failure = _failure, None
+        if failure is not None:
+            raise failure
+        if _root is None:
+            _root = _start(creds)
+        elif _root.warehouse != creds.warehouse:
+            raise DbtRuntimeError(
+                f"This process already runs Spark on the warehouse {_root.warehouse}, and a process "
+                f"can hold one only: run dbt for {creds.warehouse} in a process of its own."
+            )
+        return _root
+
+
+def _open_remote(creds: SparkCdcCredentials) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    _quiet()
+    try:
+        # Connect has no newSession(): each create() dials a session of its own.
+        builder = SparkSession.builder.config(map=dict(creds.server_side_parameters))
+        spark = builder.remote(str(creds.remote)).create()
+    except Exception as exc:
+        raise DbtRuntimeError(
+            f"Spark Connect at {creds.remote} cannot be used: {message_of(exc)}\n"
+            "Check that the server runs, and that `pip install 'pyspark[connect]'` is done."
+        ) from exc
+    _remote.add(spark)
+    return spark
+
+
+def _start(creds: SparkCdcCredentials) -> Root:
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _quiet()
+    log = Path(creds.spark_log)
+    parameters = dict(creds.server_side_parameters)
+    wanted = jars.packages(parameters)
+    found = jars.cached_jars(wanted) or jars.fetch_jars(
+        wanted, lambda packages: resolve(packages, parameters, log)
+    )
+    conf = launch_settings(
+        {key: value for key, value in parameters.items() if key != "spark.jars.packages"},
+        warehouse=Path(creds.warehouse),
+        spark_log=log,
+        jars=found,
+        java_options=archive.use(archive.archive_file(java, found)),
+    )
+    Path(creds.warehouse).mkdir(parents=True, exist_ok=True)
+    holder = metastore.hold(Path(creds.warehouse)) if metastore.is_embedded(parameters) else None
+    try:
+        spark, process = _launch(conf, log, [] if holder is None else [holder])
+    except BaseException:
+        metastore.release(holder)
+        raise
+    return Root(spark, process, holder, creds.warehouse, parameters)
+
+
+def _launch(conf: dict[str, str], log: Path, inherited: Iterable[int]) -> tuple[SparkSession, Any]:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = _gateway(conf, log, inherited)
+    began = log.stat().st_size
+    try:
+        SparkContext._ensure_initialized(gateway=gateway)
+        spark = SparkSession.builder.config(map=conf).getOrCreate()
+        spark.sql("show databases").collect()  # boots the metastore, where starts fail
+    except Exception as exc:
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        _forget_gateway()
+        _end(gateway.proc)
+        if b"XSDB6" in log.read_bytes()[began:]:  # Derby: booted by another process
+            message = metastore.in_use(Path(conf["spark.sql.warehouse.dir"]))
+        else:
+            message = f"Spark did not start: {message_of(exc)}\nMore is in {log}."
+        raise DbtRuntimeError(message) from exc
+    return spark, gateway.proc
+
+
+def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> Any:
+    """Launches a JVM whose output goes to the log, with the settings on its command line."""
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
+    with log.open("ab") as out:
+        began = out.tell()
+        options = {"stdout": out, "stderr": out}
+        if inherited:
+            options["pass_fds"] = tuple(inherited)  # type: ignore[assignment]
+        try:
+            return launch_gateway(SparkConf(loadDefaults=False).setAll(list(conf.items())), options)
+        except PySparkRuntimeError as exc:
+            said = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
+            last = "\n".join(said[-LOG_LINES_SHOWN:])
+            raise DbtRuntimeError(f"Java did not start:\n{last}\nMore is in {log}.") from exc
+
+
+def _forget_gateway() -> None:
+    """Lets a later start launch a JVM anew; pyspark keeps the first one for good otherwise."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is not None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+
+
+def _end(process: Any) -> None:
+    """Lets the JVM end by itself, as it does when its standard input closes."""
+    process.stdin.close()
+    try:
+        process.wait(JVM_EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _quiet() -> None:
+    """What these would print, dbt says in its own words, or the log file has it."""
+    from pyspark.logger import PySparkLogger
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("pyspark").setLevel(logging.ERROR)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module=r"(pyspark|py4j|delta)\b")

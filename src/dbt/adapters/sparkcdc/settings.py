@@ -1,0 +1,122 @@
+"""Spark settings that fit one machine; a profile's `server_side_parameters` override each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+GIB = 1024**3
+MAX_DRIVER_MEMORY = 8 * GIB
+MEMORY_IF_UNKNOWN = 4 * GIB
+
+
+def launch_settings(
+    parameters: Mapping[str, str],
+    *,
+    warehouse: Path,
+    spark_log: Path,
+    jars: Iterable[Path],
+    java_options: Iterable[str] = (),
+) -> dict[str, str]:
+    """Settings that the JVM and its one SparkContext start with.
+
+    Args:
+        parameters: The profile's own settings, which win.
+        warehouse: Folder of tables and metastore.
+        spark_log: Log file of the JVM; Derby's log goes beside it.
+        jars: Jars for the class path: on it from the start, Spark need not copy or serve them.
+        java_options: Further options of the JVM.
+
+    Returns:
+        Spark's settings by name.
+    """
+    cores = cpu_cores()
+    metastore = warehouse / ".metastore"
+    settings = {
+        "spark.app.name": "dbt",
+        "spark.master": "local[*]",
+        "spark.driver.memory": f"{driver_memory() // 1024**2}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={metastore / 'db'};create=true"
+        ),
+        "spark.hadoop.hive.exec.scratchdir": str(metastore / "scratch"),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # One small Delta log each: 50 tasks to read it are 49 too many.
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    }
+    if parameters.get("spark.master", "local").startswith("local"):
+        # A laptop's host name may not resolve; nobody else has to reach a local driver.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    settings |= parameters
+    log4j = Path(__file__).with_name("log4j2.properties")
+    options = [
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        f'-Dderby.stream.error.file="{spark_log.with_name("derby.log")}"',
+        "-XX:-UsePerfData",
+        *java_options,
+    ]
+    _extend(settings, "spark.driver.extraJavaOptions", options, " ")
+    _extend(settings, "spark.driver.extraClassPath", [str(jar) for jar in jars], os.pathsep)
+    return settings
+
+
+def cpu_cores() -> int:
+    """Returns the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def driver_memory() -> int:
+    """Returns the driver's heap in bytes: half of the machine, from 1 to 8 GiB."""
+    return max(GIB, min(MAX_DRIVER_MEMORY, machine_memory() // 2))
+
+
+def machine_memory() -> int:
+    """Returns the memory in bytes that this process may use, a container's limit included."""
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        physical = MEMORY_IF_UNKNOWN
+    return min([physical, *_cgroup_limits()])
+
+
+def _cgroup_limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    files = [root / "memory.max", root / "memory" / "memory.limit_in_bytes"]
+    try:
+        own = Path("/proc/self/cgroup").read_text(encoding="utf-8").strip().rpartition(":")[2]
+        files += [root / part.lstrip("/") / "memory.max" for part in _with_parents(own)]
+    except OSError:
+        pass
+    limits = []
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+        if text.isdigit():  # "max" means no limit
+            limits.append(int(text))
+    return limits
+
+
+def _with_parents(path: str) -> list[str]:
+    return [path, *map(str, Path(path).parents)] if path else []
+
+
+def _extend(settings: dict[str, str], key: str, ours: list[str], separator: str) -> None:
+    """Puts our entries before those that the profile may hold, so that the profile's win."""
+    theirs = [settings[key]] if settings.get(key) else []
+    if ours or theirs:
+        settings[key] = separator.join([*ours, *theirs])

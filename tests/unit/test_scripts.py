@@ -1,0 +1,184 @@
+"""The scripts behind the Makefile: what arrives when, what is reported, what the linter finds."""
+
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from dbt.adapters.sparkcdc import java
+from rich.console import Console
+
+from scripts import build, lint_sql
+
+ROOT = Path(__file__).resolve().parents[2]
+SHELL = "/bin/sh"
+
+
+def write(path: Path, text: str = "{}\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def run_script(name: str, **env: str) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "scripts" / name
+    return subprocess.run([SHELL, str(script)], env=env, capture_output=True, text=True)
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    binary = write(
+        folder / "bin" / "java", f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n"
+    )
+    binary.chmod(0o755)
+    return folder
+
+
+def test_batches_are_ordered_by_number_and_other_files_are_left_out(tmp_path):
+    for name in (
+        "orders/batch_0010.jsonl.gz",
+        "orders/batch_0002.jsonl.gz",
+        "truth/orders.jsonl.gz",
+    ):
+        write(tmp_path / name)
+    batches = build.captured(tmp_path)
+    assert {number: [file.name for file in files] for number, files in batches.items()} == {
+        2: ["batch_0002.jsonl.gz"],
+        10: ["batch_0010.jsonl.gz"],
+    }
+    assert list(batches) == [2, 10]
+
+
+def test_a_batch_waits_until_each_of_its_files_has_arrived(tmp_path):
+    landing = tmp_path / "landing"
+    for name in ("a/batch_0001.jsonl", "b/batch_0001.jsonl", "a/batch_0002.jsonl"):
+        write(tmp_path / "data" / name)
+    batches = build.captured(tmp_path / "data")
+    assert build.waiting(batches, landing) == batches
+
+    build.arrive(batches[1][:1], landing)
+    assert build.waiting(batches, landing) == {1: batches[1][1:], 2: batches[2]}
+
+    build.arrive(batches[1] + batches[2], landing)
+    assert build.waiting(batches, landing) == {}
+    assert sorted(file.name for file in landing.rglob("*.*")) == [
+        "batch_0001.jsonl",
+        "batch_0001.jsonl",
+        "batch_0002.jsonl",
+    ]
+
+
+def test_a_file_that_changed_after_it_was_taken_is_refused(tmp_path):
+    file = write(tmp_path / "data" / "orders" / "batch_0001.jsonl", "old")
+    build.arrive([file], tmp_path / "landing")
+    write(file, "new")
+    with pytest.raises(SystemExit, match=r"orders/batch_0001\.jsonl.*make clean build"):
+        build.waiting(build.captured(tmp_path / "data"), tmp_path / "landing")
+
+
+def test_seconds_go_to_the_table_that_the_model_is_named_after():
+    seconds = {
+        "stg_shop__orders": 1.0,
+        "orders_history": 2.0,
+        "orders": 4.0,
+        "stg_shop__order_lines": 8.0,
+        "order_lines_quarantine": 16.0,
+        "landing": 32.0,
+    }
+    assert build.per_table(seconds, ["orders", "order_lines"]) == {
+        "orders": 7.0,
+        "order_lines": 24.0,
+    }
+
+
+def test_the_table_adds_up_and_leaves_out_what_never_happened():
+    counts = dict.fromkeys(build.COUNTS, 0)
+    rows = [
+        {"table_name": "orders", **counts, "events_read": 1200, "rows_now": 7},
+        {"table_name": "stock", **counts, "events_read": 34, "versions": None},
+    ]
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(build.audit_table(rows, {"orders": 1.5}))
+    header, orders, stock, total = (line.split() for line in captured.get().splitlines())
+    assert "superseded" not in header
+    assert orders == ["orders", "1,200", "0", "0", "0", "7", "0", "1.5"]
+    assert stock == ["stock", "34", "0", "0", "0", "0", "-", "0.0"]
+    assert total == ["all", "1,234", "0", "0", "0", "7", "0", "1.5"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        ("success", None, "batch 1/4: 2 models ok in"),
+        ("error", None, "batch 1/4: 2 of 2 failed, in"),
+        ("success", "Runtime Error\n  no such [thing]", "batch 1/4: stopped after"),
+    ],
+)
+def test_a_build_says_how_it_went(monkeypatch, status, error, expected):
+    node = SimpleNamespace(name="orders", resource_type="model")
+    result = SimpleNamespace(node=node, status=status, message="first\nsecond [x]")
+    outcome = build.Outcome([result, result], error, ["old [setting]"])
+    monkeypatch.setattr(build, "run_dbt", lambda arguments, on_node: outcome)
+    console = Console(width=100)
+    with console.capture() as captured:
+        assert build.build(console, "batch 1/4", []).ok == (expected.endswith("ok in"))
+    said = captured.get()
+    assert expected in said
+    assert "warning old [setting]" in said
+    assert (error or "") in said
+    assert ("model orders" in said and "second [x]" in said) == (status == "error")
+
+
+@pytest.mark.parametrize(
+    ("sql", "fault"),
+    [
+        ("{% macro m() %}\nSELECT 1\n{% endmacro %}\n", (2, "keyword SELECT is not in lower case")),
+        ("select a\n    , b\n", (2, "comma at the start of a line")),
+        ("select\ta\n", (1, "tab")),
+        ("select a \n", (1, "trailing blanks")),
+        ("select a", (1, "the file does not end in one newline")),
+    ],
+)
+def test_faults_in_sql_are_found_where_they_stand(sql, fault):
+    assert list(lint_sql.problems(sql)) == [fault]
+
+
+def test_words_in_jinja_comments_and_quotes_are_no_keywords():
+    sql = (
+        "{# MERGE #}\n{% set text = 'SELECT' %}\n"
+        "select 'I AND U', \"NULL\" as `ORDER` -- FROM here\n"
+        "{% for c in columns %}, {{ c }}{% endfor %}\n"
+    )
+    assert list(lint_sql.problems(sql)) == []
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21.0.2", "21"])
+def test_java_17_and_21_will_do(tmp_path, version):
+    home = fake_java(tmp_path, version)
+    assert run_script("check_java.sh", JAVA_HOME=str(home), PATH="/usr/bin:/bin").returncode == 0
+
+
+def test_java_in_path_makes_up_for_a_bad_java_home(tmp_path):
+    good = fake_java(tmp_path / "good", "17.0.1")
+    path = f"{good / 'bin'}:/usr/bin:/bin"
+    assert run_script("check_java.sh", JAVA_HOME=str(tmp_path), PATH=path).returncode == 0
+
+
+def test_another_java_is_named_with_the_ways_out_that_the_adapter_names(tmp_path):
+    home = fake_java(tmp_path, "1.8.0_392")
+    path = f"{fake_java(tmp_path / 'path', '11.0.2') / 'bin'}:/usr/bin:/bin"
+    done = run_script("check_java.sh", JAVA_HOME=str(home), PATH=path)
+    assert done.returncode == 1
+    assert f"{home}/bin/java is Java 1.8.0" in done.stderr
+    assert "is Java 11.0.2" in done.stderr
+    assert java.INSTALL in done.stderr
+
+
+def test_a_python_that_does_not_fit_is_refused_with_the_ways_out(tmp_path):
+    old = write(tmp_path / "python", "#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = run_script("find_python.sh", PYTHON=str(old), PATH="/usr/bin:/bin")
+    assert done.returncode == 1
+    assert re.search(r"Python 3\.10 to 3\.13 .* is needed", done.stderr)
+    assert "apt-get install python3 python3-venv" in done.stderr
