@@ -135,10 +135,18 @@ def run_dbt(arguments: list[str], on_node: Callable[[int], None] | None = None) 
             on_node(next(done))
         # Warnings of tests are among the results.
         elif event.info.level == "warn" and event.info.name != "LogTestResult":
-            warnings.setdefault(event.info.msg.strip())
+            warnings.setdefault(event.info.msg.removeprefix("[WARNING]").lstrip(": ").rstrip())
 
     ran = dbtRunner(callbacks=[listen]).invoke(
-        ["--log-level", "none", "--no-send-anonymous-usage-stats", *arguments]
+        [
+            "--log-level",
+            "none",
+            "--log-level-file",
+            "debug",
+            "--no-use-colors",
+            "--no-send-anonymous-usage-stats",
+            *arguments,
+        ]
     )
     error = str(ran.exception).strip() if ran.exception else None
     return Outcome(list(getattr(ran.result, "results", [])), error, list(warnings))
@@ -173,13 +181,14 @@ def per_table(seconds: Mapping[str, float], tables: Iterable[str]) -> dict[str, 
     return total
 
 
-def build(console: Console, label: str, arguments: list[str]) -> Outcome:
+def build(console: Console, label: str, arguments: list[str], known: set[str]) -> Outcome:
     """Runs `dbt build`; prints one line, and below it whatever went wrong.
 
     Args:
         console: Where to print.
         label: What is being built.
         arguments: What to build, in dbt's words.
+        known: Warnings that were printed before, and from now on these too.
     """
     started = time.monotonic()
     with console.status(f"{label} ...") as status:
@@ -190,11 +199,15 @@ def build(console: Console, label: str, arguments: list[str]) -> Outcome:
 
     warned = [result for result in outcome.results if result.status == "warn"]
     for warning in [*outcome.warnings, *(f"{r.node.name}: {r.message}" for r in warned)]:
-        console.print(f"[yellow]warning[/] {escape(warning)}")
+        if warning not in known:
+            console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+    known.update(outcome.warnings)
     if outcome.ok:
         console.print(f"{label}: {summary(outcome.results)} [green]ok[/] in {seconds}")
     elif outcome.error:
-        console.print(f"{label}: [red]stopped[/] after {seconds}\n{escape(outcome.error)}")
+        console.print(
+            f"{label}: [red]stopped[/] after {seconds}\n{escape(outcome.error)}", soft_wrap=True
+        )
     else:
         skipped = sum(result.status == "skipped" for result in outcome.results)
         console.print(
@@ -204,7 +217,9 @@ def build(console: Console, label: str, arguments: list[str]) -> Outcome:
     for result in outcome.failed:
         kind = str(result.node.resource_type).replace("_", " ")
         said = str(result.message or "").strip().replace("\n", "\n      ")
-        console.print(f"  [red]{kind} {escape(result.node.name)}[/]\n      {escape(said)}")
+        console.print(
+            f"  [red]{kind} {escape(result.node.name)}[/]\n      {escape(said)}", soft_wrap=True
+        )
     return outcome
 
 
@@ -244,6 +259,7 @@ def main() -> int:
     new = waiting(batches, LANDING)
     steps = [(f"batch {number}/{len(batches)}", files) for number, files in new.items()]
     seconds: dict[str, float] = defaultdict(float)
+    known: set[str] = set()
     for step, (label, files) in enumerate(steps or [("nothing new", [])], start=1):
         arrive(files, LANDING)
         # The truth is the state after the last change; unit tests ask for no data at all.
@@ -252,7 +268,7 @@ def main() -> int:
             arguments += ["--exclude", "tag:final"]
         if step > 1:
             arguments += ["--exclude-resource-type", "unit_test"]
-        outcome = build(console, label, arguments)
+        outcome = build(console, label, arguments, known)
         if not outcome.ok:
             console.print("More in logs/dbt.log and logs/spark.log.")
             return 1

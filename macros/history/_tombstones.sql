@@ -4,30 +4,35 @@
 -#}
 
 {#-
-    The first build of a history writes no tombstones, for it would have to decode everything twice; the second run does.
-    A rebuild reads all events anyway and only needs the table to be there.
+    Whether a history has tombstones. The first build writes none, for it would have to decode everything twice; the second run
+    looks what there was, once, and its stamp tells the later ones.
 -#}
-{% macro _ensure_tombstones(t, events_sql) -%}
-    {%- if load_relation(t.tombstones) is none -%}
-        {%- call statement("create_tombstones") -%}
-            create or replace table {{ t.tombstones }}
-            using delta
-            as
-            with past_events as (
-                {{ cdc._new_events(t, events_sql, until=t.read_from) }}
-            )
-
-            select distinct
-                {{ cdc._column_list(t.key_columns, "past_events") }},
-                _op,
-                past_events._seq,
-                {% if t.time == "_ts" %}_ts,{% endif %}
-                _event_id
-            from past_events
-            left anti join {{ t.target }} as history on {{ cdc._same(t.key_columns, "history", "past_events") }}
-            where {{ "_op in ('D', 'M', 'T')" if t.read_from is not none else "false" }}
-        {%- endcall -%}
+{% macro _find_tombstones(t, events_sql) -%}
+    {%- if load_relation(t.tombstones) is not none -%}
+        {{ return(true) }}
+    {%- elif t.rebuild or t.read_from is none or t.tombstones_known -%}
+        {{ return(false) }}
     {%- endif -%}
+    {%- set past_ends -%}
+        with past_events as (
+            {{ cdc._new_events(t, events_sql, until=t.read_from) }}
+        )
+
+        select distinct
+            {{ cdc._column_list(t.key_columns, "past_events") }},
+            _op,
+            past_events._seq,
+            {% if t.time == "_ts" %}_ts,{% endif %}
+            _event_id
+        from past_events
+        left anti join {{ t.target }} as history on {{ cdc._same(t.key_columns, "history", "past_events") }}
+        where _op in ('D', 'M', 'T')
+    {%- endset -%}
+    {%- if run_query("select count(*) from (" ~ past_ends ~ ") as past_ends").rows[0][0] == 0 -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- do run_query("create or replace table " ~ t.tombstones ~ " using delta as " ~ past_ends) -%}
+    {{ return(true) }}
 {%- endmacro %}
 
 
@@ -35,7 +40,7 @@
 {% macro _add_tombstones(t) -%}
     {%- set times = "_ts, " if t.time == "_ts" else "" -%}
     {%- call statement("add_tombstones") -%}
-        insert into {{ t.tombstones }}
+        {{ "insert into " ~ t.tombstones if t.has_tombstones else "create or replace table " ~ t.tombstones ~ " using delta as" }}
         with ends as (
             select
                 {{ cdc._column_list(t.key_columns) }},
@@ -64,9 +69,11 @@
 
         select found.*
         from found
+        {%- if t.has_tombstones %}
         left anti join {{ t.tombstones }} as known
             on
                 known._event_id = found._event_id
                 and {{ cdc._same(t.key_columns, "known", "found") }}
+        {%- endif %}
     {%- endcall -%}
 {%- endmacro %}

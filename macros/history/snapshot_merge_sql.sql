@@ -29,13 +29,3 @@
         {"when": "not matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'insert'", "then": "insert", "columns": insert_cols},
     ])) }}
 {%- endmacro %}
-
-
-{% macro spark__post_snapshot(staging_relation) -%}
-    {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- for step in model.cdc_history.steps.values() if not model.cdc_history.nothing_new -%}
-            {%- do run_query("drop table if exists " ~ step) -%}
-        {%- endfor -%}
-    {%- endif -%}
-    {%- do dbt.spark__post_snapshot(staging_relation) -%}
-{%- endmacro %}

@@ -13,12 +13,14 @@
     {%- set detail = cdc._table_detail(target) if target_exists else none -%}
     {%- do cdc._refuse_drift(node, t, detail) -%}
     {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
-    {%- set read_from = cdc._read_stamp(target, "read_to") if target_exists and not rebuild else none -%}
+    {%- set stamp = cdc._read_stamp(target) if target_exists and not rebuild else {} -%}
+    {%- set read_from = stamp.get("read_to") -%}
     {%- set read_to = cdc._last_arrival(t, node.compiled_code) -%}
     {%- do t.update({
         "target": target,
-        "steps": cdc._steps(target),
+        "steps": cdc._steps(detail.location) if target_exists else none,
         "tombstones": target.incorporate(path={"identifier": target.identifier ~ "_tombstones"}),
+        "tombstones_known": "tombstones" in stamp,
         "rebuild": rebuild,
         "read_from": read_from,
         "read_to": read_to,
@@ -30,9 +32,13 @@
         {%- do cdc._refuse_bad_events(t) -%}
     {%- endif -%}
     {%- if target_exists and not t.nothing_new -%}
-        {%- do cdc._ensure_tombstones(t, node.compiled_code) -%}
+        {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
-    {%- do cdc._write_stamp(target, "read_to", read_to) -%}
+    {%- set position = {} if read_to is none else {"read_to": read_to} -%}
+    {%- if target_exists -%}
+        {%- do position.update({"tombstones": true}) -%}
+    {%- endif -%}
+    {%- do cdc._write_stamp(target, position) -%}
     {#- dbt hands the strategy to the staging step only; the merge finds it here. -#}
     {%- do model.update({"cdc_history": t}) -%}
     {{ return(t) }}

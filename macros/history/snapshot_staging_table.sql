@@ -1,7 +1,7 @@
 {#-
-    dbt's hook for what a snapshot run changes, computed step by step into two small tables that snapshot_merge_sql reads and
-    post_snapshot drops: the new events, and the versions that change. As one statement the decoding would be planned, and run,
-    wherever it is read; a cached view is planned anew for each reader, too. dbt itself only asks the view for its columns.
+    dbt's hook for what a snapshot run changes, computed in two steps that are written as plain Parquet beside the table's
+    files: the new events, and the versions that change. As one statement the decoding would be planned, and run, wherever it
+    is read; a cached view is planned anew for each reader, too. dbt itself only asks the view for its columns.
 -#}
 {% macro spark__snapshot_staging_table(strategy, source_sql, target_relation) -%}
     {%- if config.get("strategy") != "cdc.scd2" -%}
@@ -21,18 +21,22 @@
 {%- endmacro %}
 
 
-{#- The tables of a run's steps. -#}
-{% macro _steps(relation) -%}
-    {{ return({
-        "events": relation.incorporate(path={"identifier": relation.identifier ~ "__cdc_events"}),
-        "changes": relation.incorporate(path={"identifier": relation.identifier ~ "__cdc_changes"}),
-    }) }}
+{#-
+    Where a run keeps its steps: a folder below the history's own that Delta passes over, overwritten by each run. Reading a
+    path asks neither metastore nor Delta log.
+-#}
+{% macro _steps(location) -%}
+    {%- set steps = {} -%}
+    {%- for step in ["events", "changes"] -%}
+        {%- do steps.update({step: "parquet." ~ cdc._quoted(location ~ "/_cdc_steps/" ~ step)}) -%}
+    {%- endfor -%}
+    {{ return(steps) }}
 {%- endmacro %}
 
 
-{% macro _write_step(relation, sql) -%}
+{% macro _write_step(step, sql) -%}
     {%- call statement("write_step") -%}
-        create or replace table {{ relation }} using delta as {{ sql }}
+        insert overwrite directory {{ step | replace("parquet.", "", 1) | replace("`", "'") }} using parquet {{ sql }}
     {%- endcall -%}
 {%- endmacro %}
 
@@ -86,12 +90,14 @@ truncates as (
         {{ times }}_event_id
     from {{ t.steps.events }}
     where _op = 'T'
+    {%- if t.has_tombstones %}
     union
     select
         _seq,
         {{ times }}_event_id
     from {{ t.tombstones }}
     where _op = 'T'
+    {%- endif %}
 ),
 
 new_events as (
@@ -122,6 +128,9 @@ known_events as (
     from unfolded_versions
     where _event._op <> 'T'
 ),
+{%- endif %}
+
+{%- if t.has_tombstones and not t.rebuild %}
 
 known_tombstones as (
     select
@@ -145,6 +154,8 @@ events as (
     {%- if not t.rebuild %}
     union all
     select * from known_events
+    {%- endif %}
+    {%- if t.has_tombstones and not t.rebuild %}
     union all
     select * from known_tombstones
     {%- endif %}

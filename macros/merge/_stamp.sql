@@ -4,32 +4,33 @@
     only costs reading again, for every step gives the same result when repeated.
 -#}
 
-{% macro _write_stamp(relation, what, position) -%}
-    {%- set setting = "spark.databricks.delta.commitInfo.userMetadata" -%}
-    {%- if position is none -%}
-        {%- do run_query("reset " ~ setting) -%}
-    {%- else -%}
-        {%- do run_query("set " ~ setting ~ "=" ~ tojson({"cdc": relation | string, what: position})) -%}
-    {%- endif -%}
+{% macro _write_stamp(relation, position) -%}
+    {%- set stamp = {"cdc": relation | string} -%}
+    {%- do stamp.update(position) -%}
+    {%- do run_query("set spark.databricks.delta.commitInfo.userMetadata=" ~ tojson(stamp)) -%}
 {%- endmacro %}
 
 
-{#- The newest stamp of a table. The last commits nearly always hold it; the whole log is asked only where they do not. -#}
-{% macro _read_stamp(relation, what) -%}
+{#- The newest stamp of a table, or {}. The last commits nearly always hold it; the whole log is asked only where they do not. -#}
+{% macro _read_stamp(relation) -%}
     {%- for limit in [" limit 5", ""] -%}
         {%- for commit in run_query("describe history " ~ relation ~ limit) -%}
             {%- set stamp = fromjson(commit["userMetadata"] or "{}", {}) -%}
-            {%- if stamp is mapping and stamp.get("cdc") == relation | string and what in stamp -%}
-                {{ return(stamp[what]) }}
+            {%- if stamp is mapping and stamp.get("cdc") == relation | string -%}
+                {{ return(stamp) }}
             {%- endif -%}
         {%- endfor -%}
     {%- endfor -%}
-    {{ return(none) }}
+    {{ return({}) }}
 {%- endmacro %}
 
 
-{#- Identity and properties of a Delta table. -#}
+{#- Identity, place and properties of a Delta table. -#}
 {% macro _table_detail(relation) -%}
     {%- set detail = run_query("describe detail " ~ relation)[0] -%}
-    {{ return({"id": detail["id"], "properties": fromjson(detail["properties"] or "{}", {})}) }}
+    {{ return({
+        "id": detail["id"],
+        "location": detail["location"],
+        "properties": fromjson(detail["properties"] or "{}", {}),
+    }) }}
 {%- endmacro %}

@@ -15,13 +15,13 @@
         }) -%}
     {%- endif -%}
     {%- if updates -%}
-        {%- set stamp = cdc._read_stamp(this, "history") or {} -%}
-        {%- if stamp.get("id") == seen.id and stamp.get("version", -1) <= seen.now -%}
+        {%- set stamp = cdc._read_stamp(this) -%}
+        {%- if stamp.get("history") == seen.id and stamp.version <= seen.now -%}
             {%- do seen.update({"read": stamp.version}) -%}
         {%- endif -%}
     {%- endif -%}
     {%- if runs -%}
-        {%- do cdc._write_stamp(this, "history", {"id": seen.id, "version": seen.now}) -%}
+        {%- do cdc._write_stamp(this, {"history": seen.id, "version": seen.now}) -%}
     {%- endif -%}
     {%- if not updates -%}
         {{ return(cdc._current_rows(history)) }}

@@ -122,12 +122,21 @@ def test_a_build_says_how_it_went(monkeypatch, status, error, expected):
     monkeypatch.setattr(build, "run_dbt", lambda arguments, on_node: outcome)
     console = Console(width=100)
     with console.capture() as captured:
-        assert build.build(console, "batch 1/4", []).ok == (expected.endswith("ok in"))
+        assert build.build(console, "batch 1/4", [], {"old"}).ok == (expected.endswith("ok in"))
     said = captured.get()
     assert expected in said
     assert "warning old [setting]" in said
     assert (error or "") in said
     assert ("model orders" in said and "second [x]" in said) == (status == "error")
+
+
+def test_a_warning_is_printed_once(monkeypatch):
+    monkeypatch.setattr(build, "run_dbt", lambda *_: build.Outcome([], None, ["unused path"]))
+    console, known = Console(width=100), set()
+    with console.capture() as captured:
+        build.build(console, "batch 1/2", [], known)
+        build.build(console, "batch 2/2", [], known)
+    assert captured.get().count("unused path") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
@@ -80,10 +80,3 @@ class SparkCdcConnectionManager(SparkConnectionManager):
                 cursor.run()
                 table = empty_table()
         return self.get_response(cursor), table
-
-    @classmethod
-    def data_type_code_to_name(cls, type_code: str) -> str:
-        return type_code
-
-
-__all__: Sequence[str] = ["Handle", "SparkCdcConnectionManager"]

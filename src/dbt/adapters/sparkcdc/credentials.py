@@ -63,7 +63,7 @@ class SparkCdcCredentials(Credentials):
         return self.remote or self.warehouse
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "warehouse", "spark_log", "remote", "server_side_parameters", "method")
+        return ("schema", "warehouse", "spark_log", "remote", "method")
 
     def anchor(self, folder: str | Path) -> None:
         """Makes the paths absolute, so that the working directory no longer matters.

@@ -63,7 +63,7 @@ class Cursor:
     def fetchall(self) -> list[Row]:
         """Returns all rows as plain Python values."""
         if self._rows is None:
-            self._rows = [] if self._frame is None else self._collect()
+            self._rows = [] if self._frame is None else self._plain(self._frame.collect())
         return self._rows
 
     def fetchmany(self, size: int) -> list[Row]:
@@ -72,6 +72,8 @@ class Cursor:
         Args:
             size: How many at most.
         """
+        if self._rows is None and self._frame is not None and not self._is_command():
+            return self._plain(self._frame.take(size))
         return self.fetchall()[:size]
 
     def fetchone(self) -> Row | None:
@@ -91,13 +93,10 @@ class Cursor:
         plan = frame._jdf.queryExecution().commandExecuted()
         return bool(plan.getClass().getSimpleName() == "CommandResult")
 
-    def _collect(self) -> list[Row]:
+    def _plain(self, rows: Sequence[Row]) -> list[Row]:
         assert self._frame is not None
         convert = [converter(field.dataType) for field in self._frame.schema.fields]
-        return [
-            tuple(f(value) for f, value in zip(convert, row, strict=True))
-            for row in self._frame.collect()
-        ]
+        return [tuple(f(v) for f, v in zip(convert, row, strict=True)) for row in rows]
 
 
 def literal(value: Any) -> str:
@@ -150,9 +149,7 @@ def converter(kind: DataType) -> Callable[[Any], Any]:
         return _nullable(lambda pairs: {key(k): item(v) for k, v in pairs.items()})
     if isinstance(kind, types.StructType):
         fields = [(field.name, converter(field.dataType)) for field in kind.fields]
-        return _nullable(
-            lambda row: {name: f(v) for (name, f), v in zip(fields, row, strict=True)}
-        )
+        return _nullable(lambda row: {name: f(v) for (name, f), v in zip(fields, row, strict=True)})
     if isinstance(kind, types.VariantType):
         return _nullable(lambda value: value.toJson())
     return lambda value: value

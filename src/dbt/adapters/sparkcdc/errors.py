@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+LINES_BEFORE_CARET = 4
+CAUSES_FOLLOWED = 20
 
 # Analysis errors end with the query plan, which starts on a line of its own after a semicolon.
 _PLAN = re.compile(r";\n(?='?\w+.*(?:\n|$)).*\Z", re.DOTALL)
 _STACK = re.compile(r"\n+(?:JVM stacktrace:\n.*|\s+at [\w.$/]+\(.*)", re.DOTALL)
+_JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+\w+(?:Exception|Error): (?=\[)")
+# pyspark stumbles over errors that Spark itself does not know, for instance Delta's, and raises
+# this instead of them.
+_STUMBLED = "Cannot find main error class"
 
 
 def message_of(exc: BaseException) -> str:
@@ -15,16 +23,37 @@ def message_of(exc: BaseException) -> str:
     Args:
         exc: Any exception; those of Spark and py4j lose plans and stacks.
     """
+    text = _text(exc)
+    while _STUMBLED in text and exc.__context__ is not None:
+        exc = exc.__context__
+        text = _text(exc)
+    text = _PLAN.sub("", _STACK.sub("", text))
+    return _around_caret(_JAVA_CLASS.sub("", text).strip()) or type(exc).__name__
+
+
+def _text(exc: BaseException) -> str:
     java = getattr(exc, "java_exception", None)
-    text = _innermost(java) if java is not None else str(exc)
-    text = _PLAN.sub("", _STACK.sub("", text)).strip()
-    return text or type(exc).__name__
+    return str(exc) if java is None else _innermost(java)
 
 
-def _innermost(java: object) -> str:
+def _innermost(java: Any) -> str:
     """Message of the last cause that has one: the outer ones only say that a job failed."""
-    text, seen = str(java.toString()), 0  # type: ignore[attr-defined]
-    while java is not None and seen < 20:
-        text = str(java.toString()) if java.getMessage() else text  # type: ignore[attr-defined]
-        java, seen = java.getCause(), seen + 1  # type: ignore[attr-defined]
+    text = str(java.toString())
+    for _ in range(CAUSES_FOLLOWED):
+        if java is None:
+            break
+        if java.getMessage():
+            text = str(java.toString())
+        java = java.getCause()
     return text
+
+
+def _around_caret(text: str) -> str:
+    """Syntax errors quote the whole statement: the lines up to the caret are enough."""
+    head, _, sql = text.partition("\n== SQL ==\n")
+    lines = sql.splitlines()
+    carets = [i for i, line in enumerate(lines) if re.fullmatch(r"-*\^{3}", line)]
+    if not carets:
+        return text
+    shown = lines[max(0, carets[0] - LINES_BEFORE_CARET) : carets[0] + 1]
+    return "\n".join([head.rstrip(), *shown])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
 from pathlib import Path
@@ -21,8 +22,20 @@ if TYPE_CHECKING:
 
 # Commands that read or write tables; the others must work without Java.
 RUNS_SPARK = frozenset(
-    ["build", "run", "test", "seed", "snapshot", "run-operation", "retry", "show", "clone",
-     "compile", "generate", "freshness"]
+    [
+        "build",
+        "run",
+        "test",
+        "seed",
+        "snapshot",
+        "run-operation",
+        "retry",
+        "show",
+        "clone",
+        "compile",
+        "generate",
+        "freshness",
+    ]
 )
 SEED_VIEW = "__dbt_seed"
 
@@ -48,7 +61,9 @@ class SparkCdcAdapter(SparkAdapter):
             warm_up(config.credentials)
 
     @log_code_execution
-    def submit_python_job(self, parsed_model: dict[str, Any], compiled_code: str) -> AdapterResponse:
+    def submit_python_job(
+        self, parsed_model: dict[str, Any], compiled_code: str
+    ) -> AdapterResponse:
         """Runs a Python model in this thread, in the session of its connection.
 
         Args:
@@ -70,7 +85,9 @@ class SparkCdcAdapter(SparkAdapter):
             Name of the view.
         """
         spark = self.connections.get_thread_connection().handle.spark
-        schema = ", ".join(f"`{name.replace('`', '``')}` string" for name in agate_table.column_names)
+        schema = ", ".join(
+            f"`{name.replace('`', '``')}` string" for name in agate_table.column_names
+        )
         rows = [tuple(None if v is None else str(v) for v in row) for row in agate_table.rows]
         spark.createDataFrame(rows, schema).createOrReplaceTempView(SEED_VIEW)
         return SEED_VIEW
@@ -83,6 +100,10 @@ class SparkCdcAdapter(SparkAdapter):
             for relation in found
             if relation.schema  # Spark lists the session's temp views too, outside any schema
         ]
+
+    def _get_columns_for_catalog(self, relation: BaseRelation) -> Iterable[dict[str, Any]]:
+        # The listing prints a view's bigint as `long`; asked one by one, all have SQL's own names.
+        return super()._get_columns_for_catalog(relation.incorporate(information=None))
 
     def _get_relation_information(self, row: agate.Row) -> tuple[str, str, str]:
         schema, name, information = super()._get_relation_information(row)

@@ -1,4 +1,4 @@
-"""Jars that Spark needs beside its own, kept in a cache folder so that no start asks the network."""
+"""Jars that Spark needs beside its own, in a cache folder, so that no start asks the network."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
     home.parent.mkdir(parents=True, exist_ok=True)
     found = [jar for jar in resolve(",".join(wanted)) if not _spark_has_it(jar)]
     if not found:
-        raise DbtRuntimeError(
-            f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}"
-        )
+        raise DbtRuntimeError(f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}")
     fresh = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}-"))
     try:
         for jar in found:

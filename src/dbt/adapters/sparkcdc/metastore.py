@@ -58,7 +58,9 @@ def hold(warehouse: Path, wait: float = WAIT_SECONDS) -> int | None:
             if time.monotonic() > deadline:
                 pid = os.pread(holder, 32, 0).decode(errors="replace").strip()
                 os.close(holder)
-                raise DbtRuntimeError(in_use(warehouse, f" (process {pid})" if pid else "")) from exc
+                raise DbtRuntimeError(
+                    in_use(warehouse, f" (process {pid})" if pid else "")
+                ) from exc
             time.sleep(0.1)
         else:
             os.ftruncate(holder, 0)

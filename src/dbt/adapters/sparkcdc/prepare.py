@@ -27,7 +27,8 @@ create or replace temporary view changed as select id, g, upper(v) as v, at from
 create or replace view warm.v as select * from warm.t
 drop view if exists warm.v
 merge into warm.t as d using changed as s on s.id <=> d.id and s.id > 5 \
-when matched and d.v is null then delete when matched then update set * when not matched then insert *
+when matched and d.v is null then delete when matched then update set * \
+when not matched then insert *
 merge into warm.t as d using (select id + 500 as id, g, v, at from changed) as s on s.id = d.id \
 when matched then update set v = s.v when not matched then insert *
 insert into warm.t select id + 1000, g, v, at from warm.t limit 3
@@ -54,8 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         Exit status.
     """
-    parser = argparse.ArgumentParser(prog="python -m dbt.adapters.sparkcdc.prepare", description=__doc__)
-    parser.add_argument("packages", nargs="*", help="Maven coordinates beside Delta's, as in spark.jars.packages")
+    parser = argparse.ArgumentParser(
+        prog="python -m dbt.adapters.sparkcdc.prepare", description=__doc__
+    )
+    parser.add_argument(
+        "packages", nargs="*", help="Maven coordinates beside Delta's, as in spark.jars.packages"
+    )
     extra = ",".join(parser.parse_args(arguments).packages)
     try:
         prepare({"spark.jars.packages": extra} if extra else {})
@@ -110,12 +115,16 @@ def _rehearse(java: Java, parameters: dict[str, str], target: Path, log: Path) -
         lines = Path(scratch) / "lines"
         spark.sql("select '{\"a\": 1}' as value").write.text(str(lines))
         stream = spark.readStream.text(str(lines)).writeStream.trigger(availableNow=True)
-        stream.option("checkpointLocation", f"{scratch}/checkpoint").toTable("warm.s").awaitTermination()
+        stream.option("checkpointLocation", f"{scratch}/checkpoint").toTable(
+            "warm.s"
+        ).awaitTermination()
         session.stop()  # the JVM writes the archive when it ends
         if fresh.is_file():
             fresh.replace(target)
         else:
-            raise DbtRuntimeError(f"Java {java.version} made no class archive; its words are in {log}.")
+            raise DbtRuntimeError(
+                f"Java {java.version} made no class archive; its words are in {log}."
+            )
 
 
 if __name__ == "__main__":

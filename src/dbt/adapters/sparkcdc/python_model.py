@@ -16,8 +16,6 @@ from dbt_common.exceptions import DbtRuntimeError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RESULT_VIEW = "__dbt_python_result"
-
 
 def run_model(
     spark: SparkSession, model: Mapping[str, Any], compiled_code: str, project: Path
@@ -35,18 +33,18 @@ def run_model(
     """
     file = source_file(model, project)
 
-    def dbt_write(result: Any, *statements: str) -> None:
-        as_frame(spark, result).createOrReplaceTempView(RESULT_VIEW)
-        for statement in statements:
-            spark.sql(statement)
+    def dbt_write(result: Any, view: str, statement: str) -> None:
+        frame = as_frame(spark, result)
+        frame.createOrReplaceTempView(view)
+        # pandas on Spark, for one, has frames in a session that is not ours.
+        frame.sparkSession.sql(statement)
+        frame.sparkSession.catalog.dropTempView(view)
 
     scope = {"__name__": "__dbt_model__", "spark": spark, "dbt_write": dbt_write}
     try:
         exec(compile_model(compiled_code, model["raw_code"], file), scope)
     except Exception as exc:
         raise DbtRuntimeError(explain(exc, file, project)) from exc
-    finally:
-        spark.catalog.dropTempView(RESULT_VIEW)
 
 
 def compile_model(compiled_code: str, raw_code: str, file: Path) -> CodeType:

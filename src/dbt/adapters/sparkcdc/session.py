@@ -107,7 +107,8 @@ def stop() -> None:
     with _lock:
         root, _root = _root, None
     if root is not None:
-        root.spark.stop()
+        with contextlib.suppress(Exception):  # a model may have stopped it
+            root.spark.stop()
         _end(root.process)
         metastore.release(root.holder)
 
@@ -149,8 +150,8 @@ def _local_root(creds: SparkCdcCredentials) -> Root:
             _root = _start(creds)
         elif _root.warehouse != creds.warehouse:
             raise DbtRuntimeError(
-                f"This process already runs Spark on the warehouse {_root.warehouse}, and a process "
-                f"can hold one only: run dbt for {creds.warehouse} in a process of its own."
+                f"This process already runs Spark on the warehouse {_root.warehouse}, and can "
+                f"hold no other: run dbt for {creds.warehouse} in a process of its own."
             )
         return _root
 
@@ -208,7 +209,7 @@ def _launch(conf: dict[str, str], log: Path, inherited: Iterable[int]) -> tuple[
     began = log.stat().st_size
     try:
         SparkContext._ensure_initialized(gateway=gateway)
-        spark = SparkSession.builder.config(map=conf).getOrCreate()
+        spark = SparkSession.builder.config(map={**conf}).getOrCreate()
         spark.sql("show databases").collect()  # boots the metastore, where starts fail
     except Exception as exc:
         if SparkContext._active_spark_context is not None:

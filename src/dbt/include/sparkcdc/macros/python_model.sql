@@ -1,4 +1,4 @@
-{# A table as SQL models get it, all clauses included; a Python model's result is its query. #}
+{# A Python model's result becomes a table through the same clauses as a SQL model's query. #}
 {%- macro sparkcdc__create_table_as(temporary, relation, compiled_code, language='sql') -%}
   {%- if language == 'python' -%}
     {{- sparkcdc__py_write_table(temporary, relation, compiled_code) -}}
@@ -8,39 +8,36 @@
 {%- endmacro -%}
 
 
+{# The adapter brings `dbt_write`, which shows the result to SQL under the view's name. The line
+   break before the code keeps the indentation of what calls this macro away from it. #}
 {%- macro sparkcdc__py_write_table(temporary, relation, compiled_code) -%}
-  {%- set file_format = config.get('file_format', 'delta') -%}
-  {%- set statements = [] -%}
-  {%- if temporary -%}
-    {%- do statements.append(
-      'create or replace table ' ~ relation ~ ' using delta as select * from __dbt_python_result'
-    ) -%}
-  {%- else -%}
-    {%- do statements.append(
-      sparkcdc__create_table_head(relation, file_format)
-      ~ ' as select * from __dbt_python_result'
-    ) -%}
-  {%- endif %}
+  {%- set view = (relation.schema ~ '__' ~ relation.identifier ~ '__result') | replace('.', '_') -%}
+  {%- set statement -%}
+    {%- if temporary -%}
+      create or replace table {{ relation }} using delta
+    {%- else -%}
+      {{ sparkcdc__create_table_head(relation, config.get('file_format', 'delta')) }}
+    {%- endif %} as select * from `{{ view }}`
+  {%- endset %}
 {{ compiled_code }}
 
-# Written by dbt: the model's result becomes {{ relation }}.
+# Written by dbt: what model() returns becomes {{ relation }}.
 dbt_write(
     model(dbtObj(spark.table), spark),
-    {%- for statement in statements %}
+    {{ view | tojson }},
     {{ statement | tojson }},
-    {%- endfor %}
 )
 {%- endmacro -%}
 
 
-{# `create table` up to its columns or query. #}
+{# `create table` up to its query. #}
 {%- macro sparkcdc__create_table_head(relation, file_format) -%}
-  {%- set verb = 'create or replace table' if file_format in ['delta', 'iceberg'] else 'create table' -%}
-  {{ verb }} {{ relation }} using {{ file_format }}
-  {{- options_clause() }}
-  {{- tblproperties_clause() }}
-  {{- partition_cols(label='partitioned by') }}
-  {{- clustered_cols(label='clustered by') }}
-  {{- location_clause() }}
-  {{- comment_clause() }}
+  {%- set replace = 'or replace ' if file_format in ['delta', 'iceberg'] else '' -%}
+  create {{ replace }}table {{ relation }} using {{ file_format }}
+  {{ options_clause() }}
+  {{ tblproperties_clause() }}
+  {{ partition_cols(label='partitioned by') }}
+  {{ clustered_cols(label='clustered by') }}
+  {{ location_clause() }}
+  {{ comment_clause() }}
 {%- endmacro -%}

@@ -1,0 +1,22 @@
+{#- The database's own final rows of a source table, text per column in a file of the folder `cdc_truth`, in the declared types. -#}
+{% macro _truth(relation) -%}
+    {%- if not execute -%}
+        {{ return("select 1 as _") }}
+    {%- endif -%}
+    {%- set d = cdc._declaration(relation) -%}
+    {%- set name = d.table.split(".")[1] -%}
+    {%- set fields = [] -%}
+    {%- for column in d.columns -%}
+        {%- do fields.append(cdc._quoted(column.name) ~ " string") -%}
+    {%- endfor -%}
+with truth_lines as (
+    select from_json(value, {{ cdc._literal(fields | join(", ")) }}) as line
+    from text.{{ cdc._quoted(var("cdc_truth") ~ "/" ~ name ~ ".jsonl.gz") }}
+)
+
+select
+    {%- for column in d.columns %}
+    {{ cdc._converted(d, "line." ~ cdc._quoted(column.name), column.type) }} as {{ cdc._quoted(column.name) }}{{ "," if not loop.last }}
+    {%- endfor %}
+from truth_lines
+{%- endmacro %}

@@ -1,0 +1,61 @@
+{#-
+    One row that says what became of every event of a source table: `read = applied + duplicate + superseded + quarantined`.
+    Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
+    be wrong.
+-#}
+{% macro audit(relation, history, current) -%}
+    {{ return(adapter.dispatch("audit", "cdc")(relation, history, current)) }}
+{%- endmacro %}
+
+
+{% macro default__audit(relation, history, current) -%}
+    {%- if not execute -%}
+        {{ return("select 1 as events_read") }}
+    {%- endif -%}
+    {%- set d = cdc._declaration(relation) -%}
+    {%- set tombstones = load_relation(history.incorporate(path={"identifier": history.identifier ~ "_tombstones"})) -%}
+with {{ cdc._decoded_events(d, relation) }},
+
+source_counts as (
+    select
+        count(*) as events_read,
+        count(distinct if(_reason is null, _event_id, null)) as events_distinct,
+        count_if(_reason is not null) as events_quarantined
+    from identified_events
+),
+
+remembered_events as (
+    select explode(filter(_events, event -> event._op in ('I', 'U', 'D'))._event_id) as _event_id
+    from {{ history }}
+    {%- if tombstones %}
+    union all
+    select _event_id
+    from {{ tombstones }}
+    where _op in ('D', 'T')
+    {%- endif %}
+),
+
+applied_counts as (
+    select count(distinct _event_id) as events_applied
+    from remembered_events
+),
+
+row_counts as (
+    select
+        (select count(*) from {{ current }}) as rows_now,
+        (select count(*) from {{ history }}) as versions
+)
+
+select
+    {{ cdc._literal(d.table) }} as table_name,
+    events_read,
+    events_applied,
+    events_read - events_distinct - events_quarantined as events_duplicate,
+    cast(0 as bigint) as events_superseded,
+    events_quarantined,
+    rows_now,
+    versions
+from source_counts
+cross join applied_counts
+cross join row_counts
+{%- endmacro %}

@@ -1,0 +1,55 @@
+{{ config(materialized='table') }}
+
+with addresses_audit as (
+    {{ cdc.audit(source('shop', 'addresses'), ref('addresses_history'), ref('addresses')) }}
+),
+
+carts_audit as (
+    {{ cdc.audit(source('shop', 'carts'), ref('carts_history'), ref('carts')) }}
+),
+
+customers_audit as (
+    {{ cdc.audit(source('shop', 'customers'), ref('customers_history'), ref('customers')) }}
+),
+
+events_audit as (
+    {{ cdc.audit(source('shop', 'events'), ref('events_history'), ref('events')) }}
+),
+
+order_lines_audit as (
+    {{ cdc.audit(source('shop', 'order_lines'), ref('order_lines_history'), ref('order_lines')) }}
+),
+
+orders_audit as (
+    {{ cdc.audit(source('shop', 'orders'), ref('orders_history'), ref('orders')) }}
+),
+
+payments_audit as (
+    {{ cdc.audit(source('shop', 'payments'), ref('payments_history'), ref('payments')) }}
+),
+
+products_audit as (
+    {{ cdc.audit(source('shop', 'products'), ref('products_history'), ref('products')) }}
+),
+
+stock_audit as (
+    {{ cdc.audit(source('shop', 'stock'), ref('stock_history'), ref('stock')) }}
+)
+
+select * from addresses_audit
+union all
+select * from carts_audit
+union all
+select * from customers_audit
+union all
+select * from events_audit
+union all
+select * from order_lines_audit
+union all
+select * from orders_audit
+union all
+select * from payments_audit
+union all
+select * from products_audit
+union all
+select * from stock_audit

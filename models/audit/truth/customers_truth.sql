@@ -1,0 +1,1 @@
+{{ cdc._truth(source('shop', 'customers')) }}

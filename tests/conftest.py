@@ -1,0 +1,56 @@
+"""One Spark for the whole test run, and dbt projects of their own for each test class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.session import close_session, open_session
+
+pytest_plugins = ["dbt.tests.fixtures.project"]
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of all tables: a process has one, since it has one JVM."""
+    return tmp_path_factory.mktemp("spark") / "warehouse"
+
+
+@pytest.fixture(scope="session")
+def credentials(warehouse: Path) -> SparkCdcCredentials:
+    """What the profiles of all tests say."""
+    return SparkCdcCredentials(
+        schema="default",
+        warehouse=str(warehouse),
+        spark_log=str(warehouse.with_name("spark.log")),
+        server_side_parameters={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+    )
+
+
+@pytest.fixture(scope="class")
+def dbt_profile_target(credentials: SparkCdcCredentials) -> dict[str, Any]:
+    """Target of the dbt projects that tests make; dbt's fixtures add a schema for each class."""
+    return {
+        "type": "sparkcdc",
+        "threads": 2,
+        "warehouse": credentials.warehouse,
+        "spark_log": credentials.spark_log,
+        "server_side_parameters": credentials.server_side_parameters,
+    }
+
+
+@pytest.fixture(scope="class")
+def project_config_update() -> dict[str, Any]:
+    """Delta everywhere: the one format of a local Spark that merges and snapshots can use."""
+    return {kind: {"+file_format": "delta"} for kind in ("models", "seeds", "snapshots")}
+
+
+@pytest.fixture
+def spark(credentials: SparkCdcCredentials) -> Iterator[Any]:
+    """A session of its own in the JVM that dbt uses too."""
+    session = open_session(credentials)
+    yield session
+    close_session(session)

@@ -1,0 +1,73 @@
+{#-
+    A table holds exactly the rows of another one, column by column: all columns that the other one has. Without a
+    unique_key whole rows are compared, and counted.
+#}
+{% test matches_source(model, compare_to, unique_key=none) %}
+
+{%- set keys = cdc._as_list(unique_key) %}
+{%- set columns = adapter.get_columns_in_relation(compare_to) | map(attribute="name") | list if execute else ["_"] %}
+{%- set list = cdc._column_list(columns) %}
+
+{%- if keys %}
+
+with expected_rows as (
+    select
+        {{ list }},
+        true as _is_there
+    from {{ compare_to }}
+),
+
+actual_rows as (
+    select
+        {{ list }},
+        true as _is_there
+    from {{ model }}
+)
+
+select
+    {%- for key in keys %}
+    coalesce(expected_rows.{{ cdc._quoted(key) }}, actual_rows.{{ cdc._quoted(key) }}) as {{ cdc._quoted(key) }},
+    {%- endfor %}
+    case
+        when actual_rows._is_there is null then 'missing'
+        when expected_rows._is_there is null then 'not in the source'
+        else 'different'
+    end as difference,
+    array_join(array_compact(array(
+        {%- for column in columns %}
+        if(expected_rows.{{ cdc._quoted(column) }} <=> actual_rows.{{ cdc._quoted(column) }}, null, {{ cdc._literal(column) }})
+        {{- "," if not loop.last }}
+        {%- endfor %}
+    )), ', ') as different_columns
+from expected_rows
+full outer join actual_rows on {{ cdc._same(keys, "expected_rows", "actual_rows") }}
+where
+    not (
+        struct(expected_rows._is_there, {{ cdc._column_list(columns, "expected_rows") }})
+        <=> struct(actual_rows._is_there, {{ cdc._column_list(columns, "actual_rows") }})
+    )
+
+{%- else %}
+
+with counted_rows as (
+    select
+        {{ list }},
+        1 as _rows
+    from {{ compare_to }}
+    union all
+    select
+        {{ list }},
+        -1 as _rows
+    from {{ model }}
+)
+
+select
+    {{ list }},
+    sum(_rows) as missing_rows
+from counted_rows
+group by {{ list }}
+having sum(_rows) <> 0
+
+{%- endif %}
+
+{% endtest %}

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt_common.exceptions import DbtRuntimeError
+
+QUIET = """
+import sys
+from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.session import open_session
+creds = SparkCdcCredentials(schema="x", warehouse=sys.argv[1], spark_log=sys.argv[2])
+spark = open_session(creds)
+spark.sql("create table t using delta as select 1 as id")
+for query in ("select nope from t", "selec 1"):
+    try:
+        spark.sql(query).collect()
+    except Exception:
+        pass
+print(spark.table("t").collect())
+"""
+
+
+def test_sessions_have_their_own_views_and_settings(credentials: SparkCdcCredentials) -> None:
+    together = Barrier(2)
+
+    def read_back(number: int) -> tuple[int, str]:
+        spark = open_session(credentials)
+        spark.sql(f"create temporary view mine as select {number} as id")
+        spark.conf.set("spark.sql.shuffle.partitions", number)
+        together.wait()
+        found = spark.table("mine").first()["id"], spark.conf.get("spark.sql.shuffle.partitions")
+        together.wait()
+        close_session(spark)
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read_back, (3, 4))) == [(3, "3"), (4, "4")]
+    later = open_session(credentials)
+    assert later.catalog.listTables() == [] or not later.catalog.tableExists("mine")
+    close_session(later)
+
+
+def test_the_threads_active_session_is_its_own(credentials: SparkCdcCredentials) -> None:
+    def active() -> bool:
+        spark = open_session(credentials)
+        sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+        return spark._jsparkSession.equals(sessions.active())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(active).result()
+
+
+def test_another_warehouse_needs_another_process(
+    credentials: SparkCdcCredentials, tmp_path: Path
+) -> None:
+    open_session(credentials)
+    other = SparkCdcCredentials(schema="x", warehouse=str(tmp_path))
+    with pytest.raises(DbtRuntimeError, match="in a process of its own"):
+        open_session(other)
+
+
+def test_nothing_is_printed_and_the_process_ends(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "spark.log"
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET, str(tmp_path / "warehouse"), str(log)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("[Row(id=1)]\n", "", 0)
+    assert log.stat().st_size > 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["logs", "warehouse"]
+
+
+def test_messages_are_short(credentials: SparkCdcCredentials) -> None:
+    spark = open_session(credentials)
+    for query, words in {
+        "select nope from range(1)": "`nope` cannot be resolved",
+        "select 1 +": "end of input",
+        "select raise_error('stop here')": "stop here",
+    }.items():
+        with pytest.raises(Exception) as error:
+            spark.sql("\n" * 50 + query).collect()
+        message = message_of(error.value)
+        assert words in message
+        assert len(message.splitlines()) < 12
+        assert "Project" not in message and "\tat " not in message

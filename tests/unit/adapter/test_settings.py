@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dbt.adapters.sparkcdc import settings
+
+
+def launch(tmp_path: Path, **parameters: str) -> dict[str, str]:
+    given = {key.replace("__", "."): value for key, value in parameters.items()}
+    return settings.launch_settings(
+        given,
+        warehouse=tmp_path / "warehouse",
+        spark_log=tmp_path / "logs" / "spark.log",
+        jars=[Path("/jars/a.jar"), Path("/jars/b.jar")],
+    )
+
+
+def test_defaults_fit_a_small_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "cpu_cores", lambda: 2)
+    found = launch(tmp_path)
+    assert found["spark.sql.shuffle.partitions"] == "2"
+    assert found["spark.databricks.delta.snapshotPartitions"] == "1"
+    assert found["spark.sql.session.timeZone"] == "UTC"
+    assert found["spark.sql.warehouse.dir"] == str(tmp_path / "warehouse")
+    assert found["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar"
+
+
+def test_the_profile_wins(tmp_path: Path) -> None:
+    found = launch(
+        tmp_path,
+        spark__master="spark://far:7077",
+        spark__driver__memory="3g",
+        spark__driver__extraClassPath="/mine.jar",
+    )
+    assert found["spark.driver.memory"] == "3g"
+    assert found["spark.driver.extraClassPath"].endswith(":/mine.jar")
+    assert "spark.driver.bindAddress" not in found  # executors elsewhere have to reach the driver
+
+
+@pytest.mark.parametrize(
+    ("machine", "driver"), [(1, 1), (4, 2), (12, 6), (64, 8)], ids=lambda size: f"{size}g"
+)
+def test_memory_is_half_of_the_machine(
+    machine: int, driver: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "machine_memory", lambda: machine * settings.GIB)
+    assert settings.driver_memory() == driver * settings.GIB
+
+
+def test_a_containers_limit_counts(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("2147483648\n")
+    assert set(settings._cgroup_limits(tmp_path)) == {2 * settings.GIB}
+    (tmp_path / "memory.max").write_text("max\n")
+    assert settings._cgroup_limits(tmp_path) == []
