@@ -26,6 +26,7 @@ def credentials(warehouse: Path) -> SparkCdcCredentials:
         schema="default",
         warehouse=str(warehouse),
         spark_log=str(warehouse.with_name("spark.log")),
+        # Short tests never profit from optimized code.
         server_side_parameters={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
     )
 

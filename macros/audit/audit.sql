@@ -1,20 +1,21 @@
 {#-
-    One row that says what became of every event of a source table: `read = applied + duplicate + superseded + quarantined`.
+    One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`.
     Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
     be wrong.
 -#}
-{% macro audit(relation, history, current) -%}
-    {{ return(adapter.dispatch("audit", "cdc")(relation, history, current)) }}
+{% macro audit(history, current) -%}
+    {{ return(adapter.dispatch("audit", "cdc")(history, current)) }}
 {%- endmacro %}
 
 
-{% macro default__audit(relation, history, current) -%}
+{% macro default__audit(history, current) -%}
     {%- if not execute -%}
         {{ return("select 1 as events_read") }}
     {%- endif -%}
-    {%- set d = cdc._declaration(relation) -%}
+    {%- set snapshots = graph.nodes.values() | selectattr("relation_name", "equalto", history | string) | list -%}
+    {%- set d = cdc._upstream_declaration(snapshots[0]) -%}
     {%- set tombstones = load_relation(history.incorporate(path={"identifier": history.identifier ~ "_tombstones"})) -%}
-with {{ cdc._decoded_events(d, relation) }},
+with {{ cdc._decoded_events(d, d.relation) }},
 
 source_counts as (
     select
@@ -47,7 +48,7 @@ row_counts as (
 )
 
 select
-    {{ cdc._literal(d.table) }} as table_name,
+    {{ cdc._literal(d.table.split('.')[1]) }} as table_name,
     events_read,
     events_applied,
     events_read - events_distinct - events_quarantined as events_duplicate,

@@ -1,39 +1,39 @@
 {{ config(materialized='table') }}
 
 with addresses_audit as (
-    {{ cdc.audit(source('shop', 'addresses'), ref('addresses_history'), ref('addresses')) }}
+    {{ cdc.audit(ref('addresses_history'), ref('addresses')) }}
 ),
 
 carts_audit as (
-    {{ cdc.audit(source('shop', 'carts'), ref('carts_history'), ref('carts')) }}
+    {{ cdc.audit(ref('carts_history'), ref('carts')) }}
 ),
 
 customers_audit as (
-    {{ cdc.audit(source('shop', 'customers'), ref('customers_history'), ref('customers')) }}
+    {{ cdc.audit(ref('customers_history'), ref('customers')) }}
 ),
 
 events_audit as (
-    {{ cdc.audit(source('shop', 'events'), ref('events_history'), ref('events')) }}
+    {{ cdc.audit(ref('events_history'), ref('events')) }}
 ),
 
 order_lines_audit as (
-    {{ cdc.audit(source('shop', 'order_lines'), ref('order_lines_history'), ref('order_lines')) }}
+    {{ cdc.audit(ref('order_lines_history'), ref('order_lines')) }}
 ),
 
 orders_audit as (
-    {{ cdc.audit(source('shop', 'orders'), ref('orders_history'), ref('orders')) }}
+    {{ cdc.audit(ref('orders_history'), ref('orders')) }}
 ),
 
 payments_audit as (
-    {{ cdc.audit(source('shop', 'payments'), ref('payments_history'), ref('payments')) }}
+    {{ cdc.audit(ref('payments_history'), ref('payments')) }}
 ),
 
 products_audit as (
-    {{ cdc.audit(source('shop', 'products'), ref('products_history'), ref('products')) }}
+    {{ cdc.audit(ref('products_history'), ref('products')) }}
 ),
 
 stock_audit as (
-    {{ cdc.audit(source('shop', 'stock'), ref('stock_history'), ref('stock')) }}
+    {{ cdc.audit(ref('stock_history'), ref('stock')) }}
 )
 
 select * from addresses_audit

@@ -109,6 +109,7 @@ def stop() -> None:
     if root is not None:
         with contextlib.suppress(Exception):  # a model may have stopped it
             root.spark.stop()
+        _forget_gateway()
         _end(root.process)
         metastore.release(root.holder)
 
@@ -247,7 +248,7 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
 
 
 def _forget_gateway() -> None:
-    """Lets a later start launch a JVM anew; pyspark keeps the first one for good otherwise."""
+    """Takes leave of the JVM: objects freed later must not call it, a later start makes anew."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
