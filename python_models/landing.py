@@ -1,12 +1,13 @@
 """Takes new change files exactly once into the append-only raw table.
 
-Every file below the landing folder, `<table>/<file>.jsonl[.gz]`, becomes rows of the raw table: one a
-line, with its table, file, row number and batch. The stream's checkpoint lies inside the raw table's own
-folder, so the two cannot part. What cannot be read stays, with the reason in `_problem`.
+Every file below the landing folder, `<table>/<file>.jsonl[.gz]`, becomes rows of the raw table: one
+a line, with its table, file, row number and batch. The stream's checkpoint lies inside the raw
+table's own folder, so the two cannot part. What cannot be read stays, with the reason in `_problem`.
 """
 
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -81,7 +82,7 @@ def read_lines(name: str, content: bytes) -> Iterator[tuple[str | None, int, str
 def split_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turns files (path, content) into lines; runs on the executors."""
     context = TaskContext.get()
-    batch_id = int(context.getLocalProperty("streaming.sql.batchId")) if context else 0
+    batch_id = int((context and context.getLocalProperty("streaming.sql.batchId")) or 0)
     for files in batches:
         for path, content in zip(
             files.column("path").to_pylist(), files.column("content").to_pylist(), strict=True
@@ -106,7 +107,7 @@ def as_arrow(rows: list[tuple]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_LINES)
 
 
-def model(dbt, session):
+def model(dbt: Any, session: Any) -> Any:
     """Lands what is new; the model's own table is the log of landed files."""
     dbt.config(materialized="incremental", incremental_strategy="append", file_format="delta")
     folder = dbt.config.get("landing_folder")

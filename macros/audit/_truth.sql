@@ -16,7 +16,8 @@ with truth_lines as (
 
 select
     {%- for column in d.columns %}
-    {{ cdc._converted(d, "line." ~ cdc._quoted(column.name), column.type) }} as {{ cdc._quoted(column.name) }}{{ "," if not loop.last }}
+    {%- set name = cdc._quoted(column.name) %}
+    {{ cdc._converted(d, "line." ~ name, column.type) }} as {{ name }}{{ "," if not loop.last }}
     {%- endfor %}
 from truth_lines
 {%- endmacro %}

@@ -65,7 +65,8 @@
     {%- endif -%}
     {%- if d.format != "flagged" -%}
         {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] -%}
-            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format ~ " carries its operation itself. Remove it.") -%}
+            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
+                ~ " carries its operation itself. Remove it.") -%}
         {%- endfor -%}
     {%- endif -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
@@ -76,7 +77,8 @@
 
 
 {% macro _problem_report(problems) -%}
-    {{ return("cdc: " ~ (problems | length) ~ " problem(s) in the declarations. Nothing was written.\n  - " ~ (problems | join("\n  - "))) }}
+    {{ return("cdc: " ~ (problems | length) ~ " problem(s) in the declarations. Nothing was written.\n  - "
+        ~ (problems | join("\n  - "))) }}
 {%- endmacro %}
 
 
@@ -93,6 +95,7 @@
 
 {% macro _is_spark_type(type) -%}
     {%- set simple = "boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp|timestamp_ltz"
-        ~ "|timestamp_ntz|string|binary|variant|(decimal|dec|numeric)(\\(\\s*\\d+\\s*(,\\s*\\d+\\s*)?\\))?|(var)?char\\(\\s*\\d+\\s*\\)" -%}
+        ~ "|timestamp_ntz|string|binary|variant|(decimal|dec|numeric)(\\(\\s*\\d+\\s*(,\\s*\\d+\\s*)?\\))?"
+        ~ "|(var)?char\\(\\s*\\d+\\s*\\)" -%}
     {{ return(modules.re.fullmatch("(" ~ simple ~ "|(array|map|struct)<.+>)", type | trim) is not none) }}
 {%- endmacro %}

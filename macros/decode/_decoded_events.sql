@@ -139,7 +139,8 @@ identified_events as (
     {%- if digits -%}
         {#- A cast to decimal rounds in silence; the widest scale with as many whole digits shows what was lost. -#}
         {%- set whole = (digits.group(1) | int) - (digits.group(2) or 0) | int -%}
-        {{ return(given ~ " is not null and not (" ~ typed ~ " <=> try_cast(" ~ given ~ " as decimal(38, " ~ (38 - whole) ~ ")))") }}
+        {{ return(given ~ " is not null and not (" ~ typed ~ " <=> try_cast("
+            ~ given ~ " as decimal(38, " ~ (38 - whole) ~ ")))") }}
     {%- endif -%}
     {{ return(given ~ " is not null and " ~ typed ~ " is null") }}
 {%- endmacro %}
@@ -175,7 +176,8 @@ identified_events as (
     {%- for column in d.columns if column.name not in d.key_columns -%}
         {%- set unset = [] -%}
         {%- if d.format != "flagged" -%}
-            {%- do unset.append("not " ~ cdc._is_given(d, column.name) ~ " and not " ~ cdc._is_given(d, column.name, "_cdc_before")) -%}
+            {%- do unset.append("not " ~ cdc._is_given(d, column.name) ~ " and not "
+                ~ cdc._is_given(d, column.name, "_cdc_before")) -%}
         {%- endif -%}
         {%- if column.name in ignored -%}
             {%- do unset.append("cast(" ~ cdc._given(column.name) ~ " as string) is null") -%}
@@ -187,7 +189,8 @@ identified_events as (
     {%- if not parts -%}
         {{ return("cast(array() as array<string>)") }}
     {%- endif -%}
-    {{ return("case when _cdc_operation in ('I', 'U') then array_compact(array(" ~ (parts | join(", ")) ~ ")) else cast(array() as array<string>) end") }}
+    {{ return("case when _cdc_operation in ('I', 'U') then array_compact(array(" ~ (parts | join(", "))
+        ~ ")) else cast(array() as array<string>) end") }}
 {%- endmacro %}
 
 

@@ -6,8 +6,8 @@
     {%- set problems = [] -%}
     {%- for trait, now in cdc._history_properties(t).items() if trait in detail.properties and detail.properties[trait] != now -%}
         {%- do problems.append(
-            node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ detail.properties[trait] ~ "`, it is now declared as `"
-            ~ now ~ "`. Take the change back, or drop the table and its final table and build them again from the raw events.") -%}
+            node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ detail.properties[trait]
+            ~ "`, it is now declared as `" ~ now ~ "`. Take the change back, or drop the table and its final table and build them again from the raw events.") -%}
     {%- endfor -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}

@@ -62,7 +62,8 @@
 
     {%- set problems = [] -%}
     {%- for name in ["_op", "_seq", "_event_id", "_unset"] if name not in types -%}
-        {%- do problems.append(node.name ~ ": its relation has no column `" ~ name ~ "`. Snapshot a model whose body is `cdc.events(source(...))`.") -%}
+        {%- do problems.append(node.name ~ ": its relation has no column `" ~ name
+            ~ "`. Snapshot a model whose body is `cdc.events(source(...))`.") -%}
     {%- endfor -%}
     {%- if not keys -%}
         {%- do problems.append(node.name ~ ": no unique_key. Name the columns of the key in the snapshot's config.") -%}
@@ -72,8 +73,8 @@
             ~ (values | join(", ")) ~ "). Correct the snapshot's unique_key.") -%}
     {%- endfor -%}
     {%- if declaration and keys | sort != declaration.key_columns | sort -%}
-        {%- do problems.append(node.name ~ ": unique_key " ~ (keys | join(", ")) ~ " is not the declared key of " ~ declaration.table
-            ~ ", " ~ (declaration.key_columns | join(", ")) ~ ". Make both the same.") -%}
+        {%- do problems.append(node.name ~ ": unique_key " ~ (keys | join(", ")) ~ " is not the declared key of "
+            ~ declaration.table ~ ", " ~ (declaration.key_columns | join(", ")) ~ ". Make both the same.") -%}
     {%- endif -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}

@@ -116,7 +116,8 @@ last_versions as (
 )
 
 select
-    {{ cdc._current_columns() | replace("* except (", "* except (_latest, ") | replace("    _cdc_seq", "    coalesce(_seq_end, _cdc_seq) as _cdc_seq") }},
+    {{ cdc._current_columns() | replace("* except (", "* except (_latest, ")
+        | replace("    _cdc_seq", "    coalesce(_seq_end, _cdc_seq) as _cdc_seq") }},
     if(_seq_end is null, 'U', 'D') as _op
 from last_versions
 where _latest = 1

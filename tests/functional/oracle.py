@@ -49,7 +49,9 @@ def histories(events: list[Event], tracked: tuple[str, ...] = ("a", "b")) -> set
     for (scenario, key), own in by_key.items():
         # A truncate is a delete of every key.
         ends = {Event(scenario, key, seq, "D", None, None) for seq in truncates}
-        found |= fold(scenario, key, sorted(own | ends, key=lambda e: (e.seq, e.op == "D")), tracked)
+        found |= fold(
+            scenario, key, sorted(own | ends, key=lambda e: (e.seq, e.op == "D")), tracked
+        )
     return found
 
 

@@ -126,7 +126,9 @@ class TestOneAnswer:
         return [Version(*row) for row in rows]
 
     def everything(self, project: Any, table: str) -> list[tuple[Any, ...]]:
-        return sorted(project.run_sql(f"select * from {project.test_schema}.{table}", fetch="all"), key=repr)
+        return sorted(
+            project.run_sql(f"select * from {project.test_schema}.{table}", fetch="all"), key=repr
+        )
 
     def commits(self, project: Any, table: str) -> int:
         return len(project.run_sql(f"describe history {project.test_schema}.{table}", fetch="all"))
@@ -163,7 +165,9 @@ class TestOneAnswer:
         # Nothing new writes nothing.
         commits = [self.commits(project, f"{name}_history") for name in ("changes", "tracked")]
         run_dbt(["build"])
-        assert commits == [self.commits(project, f"{name}_history") for name in ("changes", "tracked")]
+        assert commits == [
+            self.commits(project, f"{name}_history") for name in ("changes", "tracked")
+        ]
 
         # A replay changes no row, and a rebuild from the raw events gives the same rows.
         tables = ["changes_history", "tracked_history", "changes_final", "tracked_final"]
