@@ -1,8 +1,8 @@
 """Takes new change files exactly once into the append-only raw table.
 
 Every file below the landing folder, `<table>/<file>.jsonl[.gz]`, becomes rows of the raw table: one
-a line, with its table, file, row number and batch. The stream's checkpoint lies inside the raw
-table's own folder, so the two cannot part. What cannot be read stays, with the reason in `_problem`.
+a line, with its table, file, row number and batch. The checkpoint of the stream lies inside the raw
+table's own folder, so the two cannot part. What cannot be read stays, its reason in `_problem`.
 """
 
 import zlib

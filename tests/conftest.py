@@ -26,8 +26,6 @@ def credentials(warehouse: Path) -> SparkCdcCredentials:
         schema="default",
         warehouse=str(warehouse),
         spark_log=str(warehouse.with_name("spark.log")),
-        # Short tests never profit from optimized code.
-        server_side_parameters={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
     )
 
 
@@ -39,7 +37,6 @@ def dbt_profile_target(credentials: SparkCdcCredentials) -> dict[str, Any]:
         "threads": 2,
         "warehouse": credentials.warehouse,
         "spark_log": credentials.spark_log,
-        "server_side_parameters": credentials.server_side_parameters,
     }
 
 

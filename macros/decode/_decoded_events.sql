@@ -139,8 +139,8 @@ identified_events as (
     {%- if digits -%}
         {#- A cast to decimal rounds in silence; the widest scale with as many whole digits shows what was lost. -#}
         {%- set whole = (digits.group(1) | int) - (digits.group(2) or 0) | int -%}
-        {{ return(given ~ " is not null and not (" ~ typed ~ " <=> try_cast("
-            ~ given ~ " as decimal(38, " ~ (38 - whole) ~ ")))") }}
+        {{ return(given ~ " is not null and not coalesce(" ~ typed ~ " = try_cast(" ~ given ~ " as decimal(38, "
+            ~ (38 - whole) ~ ")), false)") }}
     {%- endif -%}
     {{ return(given ~ " is not null and " ~ typed ~ " is null") }}
 {%- endmacro %}

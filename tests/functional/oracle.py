@@ -1,4 +1,4 @@
-"""What history and current have to be: a plain fold over the sorted events, sharing nothing with the macros."""
+"""What history and current have to be: a plain fold over the sorted events, no macro involved."""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ snapshots:
 """
 
 FINAL = """
-{{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['scenario', 'id']) }}}}
+{{{{ config(
+    materialized='incremental', incremental_strategy='merge', unique_key=['scenario', 'id']
+) }}}}
 {{{{ cdc.current(ref('{name}_history')) }}}}
 """
 

@@ -1,0 +1,150 @@
+"""What is wrong is said, and kept: declarations, events, and a table that no longer fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+
+ROOT = Path(__file__).resolve().parents[3]
+
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    tables:
+      - name: orders
+        config:
+          meta:
+            cdc:
+              format: flagged
+              keys: [id]
+              sequence_by: seq
+              operation: flag
+              track_history_columns: [state]
+        columns:
+          - {name: id, data_type: bigint}
+          - {name: state, data_type: string}
+          - {name: price, data_type: "decimal(6,2)"}
+"""
+
+BROKEN = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    tables:
+      - name: orders
+        config: {meta: {cdc: {format: debezum, key: [id], keys: [nr], on_bad_event: drop}}}
+        columns:
+          - {name: id, data_type: bigit}
+          - {name: state}
+          - {name: _seq, data_type: int}
+"""
+
+SNAPSHOTS = """
+version: 2
+snapshots:
+  - name: orders_history
+    relation: ref('stg_orders')
+    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
+"""
+
+FINAL = """
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}
+{{ cdc.current(ref('orders_history')) }}
+"""
+
+
+class TestBadInput:
+    @pytest.fixture(scope="class")
+    def packages(self) -> dict[str, Any]:
+        return {"packages": [{"local": str(ROOT)}]}
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {
+            "models": {"+file_format": "delta"},
+            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
+            "on-run-start": ["{{ cdc.validate() }}"],
+        }
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "sources.yml": SOURCES,
+            "stg_orders.sql": "{{ cdc.events(source('app', 'orders')) }}",
+            "orders_quarantine.sql": "{{ cdc.quarantine(source('app', 'orders')) }}",
+            "orders_final.sql": FINAL,
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return {"snapshots.yml": SNAPSHOTS}
+
+    def test_bad_events_and_bad_declarations(self, project: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])  # deps forgets the adapter
+        schema = project.test_schema
+        project.run_sql(
+            f"create table {schema}.orders (id string, state string, price string, seq int,"
+            " flag string) using delta"
+        )
+        project.run_sql(
+            f"insert into {schema}.orders values ('1', 'new', '12.50', 1, ' i '),"
+            " ('2', 'new', '1.255', 2, 'I'), (null, 'new', '1', 3, 'I'), ('3', 'x', '1', null, 'U'),"
+            " ('4', 'x', '1', 4, 'W'), ('five', 'x', '99999', 5, 'U'), ('1', 'paid', '13', 6, 'u')"
+        )
+        run_dbt(["build"])
+        reasons = project.run_sql(
+            f"select _reason from {schema}.orders_quarantine order by 1", fetch="all"
+        )
+        assert [row[0] for row in reasons] == [
+            "column id: five is not a bigint; column price: 99999 is not a decimal(6,2)",
+            "column price: 1.255 is not a decimal(6,2)",
+            "no sequence",
+            "no value for key column id",
+            "unknown operation W",
+        ]
+        rows = project.run_sql(f"select id, state, price from {schema}.orders_final", fetch="all")
+        assert [(row[0], row[1], str(row[2])) for row in rows] == [(1, "paid", "13.00")]
+
+        # Other tracked columns would need another history: refused, nothing written.
+        commits = f"describe history {schema}.orders_history"
+        before = project.run_sql(commits, fetch="all")
+        write_file(
+            SOURCES.replace("[state]", "[price]"), project.project_root, "models", "sources.yml"
+        )
+        project.run_sql(f"insert into {schema}.orders values ('1', 'sent', '13', 7, 'U')")
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        assert "was built with cdc.tracked `state`, it is now declared as `price`" in log
+        assert project.run_sql(commits, fetch="all") == before
+
+        # Fail instead of quarantine: nothing written either.
+        write_file(
+            SOURCES.replace("operation: flag", "operation: flag\n              on_bad_event: fail"),
+            project.project_root,
+            "models",
+            "sources.yml",
+        )
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        assert "app.orders has bad events and declares `on_bad_event: fail`" in log
+        assert project.run_sql(commits, fetch="all") == before
+
+        # All that is wrong with a declaration comes at once, with table, column and way out.
+        write_file(BROKEN, project.project_root, "models", "sources.yml")
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        for message in (
+            "unknown option `key`. The options are format, keys",
+            "unknown format `debezum`. The formats are wal2json_v2, change_event, flagged.",
+            "column `id` has the data_type `bigit`, which Spark does not have.",
+            "column `state` has no data_type.",
+            "column `_seq` has a name that the package uses itself.",
+            "key column `nr` is not among the declared columns (id, state, _seq).",
+            "`on_bad_event` is `drop`. It is `quarantine` (default) or `fail`.",
+        ):
+            assert f"app.orders (models/sources.yml): {message}" in log
+        assert project.run_sql(commits, fetch="all") == before
