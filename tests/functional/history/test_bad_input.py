@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+from dbt_common.exceptions import CompilationError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -136,7 +137,8 @@ class TestBadInput:
 
         # All that is wrong with a declaration comes at once, with table, column and way out.
         write_file(BROKEN, project.project_root, "models", "sources.yml")
-        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        with pytest.raises(CompilationError) as refusal:
+            run_dbt(["build"])
         for message in (
             "unknown option `key`. The options are format, keys",
             "unknown format `debezum`. The formats are wal2json_v2, change_event, flagged.",
@@ -146,5 +148,5 @@ class TestBadInput:
             "key column `nr` is not among the declared columns (id, state, _seq).",
             "`on_bad_event` is `drop`. It is `quarantine` (default) or `fail`.",
         ):
-            assert f"app.orders (models/sources.yml): {message}" in log
+            assert f"app.orders (models/sources.yml): {message}" in str(refusal.value)
         assert project.run_sql(commits, fetch="all") == before

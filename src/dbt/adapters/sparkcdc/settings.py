@@ -7,14 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 GIB = 1024**3
-# A short run ends before its optimized code pays: the optimizing compiler takes up ten times hotter
-# code only, and still all of a long run's.
-PATIENT_COMPILER = (
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
 MAX_DRIVER_MEMORY = 8 * GIB
 MEMORY_IF_UNKNOWN = 4 * GIB
 
@@ -73,7 +65,6 @@ def launch_settings(
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f'-Dderby.stream.error.file="{spark_log.with_name("derby.log")}"',
         "-XX:-UsePerfData",
-        *PATIENT_COMPILER,
         *java_options,
     ]
     _extend(settings, "spark.driver.extraJavaOptions", options, " ")

@@ -1,0 +1,2 @@
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}
+{{ cdc.current(ref('article_000_history')) }}
