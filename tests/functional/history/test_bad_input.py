@@ -96,7 +96,8 @@ class TestBadInput:
         )
         project.run_sql(
             f"insert into {schema}.orders values ('1', 'new', '12.50', 1, ' i '),"
-            " ('2', 'new', '1.255', 2, 'I'), (null, 'new', '1', 3, 'I'), ('3', 'x', '1', null, 'U'),"
+            " ('2', 'new', '1.255', 2, 'I'), (null, 'new', '1', 3, 'I'),"
+            " ('3', 'x', '1', null, 'U'),"
             " ('4', 'x', '1', 4, 'W'), ('five', 'x', '99999', 5, 'U'), ('1', 'paid', '13', 6, 'u')"
         )
         run_dbt(["build"])
