@@ -117,7 +117,8 @@ def model(dbt: Any, session: Any) -> Any:
     session.sql(
         f"create table if not exists {raw} (value string, _file string, _row bigint,"
         " _landed_at timestamp, _batch bigint, _problem string, _table string) using delta"
-        " partitioned by (_table) tblproperties ('delta.appendOnly' = 'true')"
+        " partitioned by (_table) tblproperties"
+        " ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')"
     )
     location = session.sql(f"describe detail {raw}").first()["location"]
     before = session.sql(f"select max(_batch) from {raw}").first()[0]

@@ -26,6 +26,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data"
 LANDING = ROOT / "warehouse" / "landing" / "shop"
+STATE = ROOT / "warehouse" / ".state"
 
 BATCH = re.compile(r"batch_(\d+)\.")
 FAILED = {"error", "fail", "runtime error", "partial success"}
@@ -181,6 +182,19 @@ def per_table(seconds: Mapping[str, float], tables: Iterable[str]) -> dict[str, 
     return total
 
 
+def selection(*, last: bool, changed: bool, built: bool) -> list[str]:
+    """Returns what of the project a step builds, in dbt's words.
+
+    Args:
+        last: Whether no batch comes after it. What is tagged `final` only holds then.
+        changed: Whether a batch has arrived.
+        built: Whether the whole project was built before, and STATE tells what it was then.
+    """
+    if changed or not built:
+        return [] if last else ["--exclude", "tag:final"]
+    return ["--selector", "nothing_new", "--state", str(STATE)]
+
+
 def build(console: Console, label: str, arguments: list[str], known: set[str]) -> Outcome:
     """Runs `dbt build`; prints one line, and below it whatever went wrong.
 
@@ -262,10 +276,7 @@ def main() -> int:
     known: set[str] = set()
     for step, (label, files) in enumerate(steps or [("nothing new", [])], start=1):
         arrive(files, LANDING)
-        # The truth is the state after the last change; unit tests ask for no data at all.
-        arguments: list[str] = []
-        if step < len(steps):
-            arguments += ["--exclude", "tag:final"]
+        arguments = selection(last=step == len(steps), changed=bool(new), built=STATE.exists())
         if step > 1:
             arguments += ["--exclude-resource-type", "unit_test"]
         outcome = build(console, label, arguments, known)
@@ -274,6 +285,9 @@ def main() -> int:
             return 1
         for result in outcome.results:
             seconds[result.node.name] += result.execution_time
+
+    STATE.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(ROOT / "target" / "manifest.json", STATE / "manifest.json")
 
     audit = run_dbt(["show", "--inline", AUDIT, "--limit", "-1"])
     if audit.error or not audit.results:

@@ -5,29 +5,19 @@
 {% macro _decode_change_event(d) -%}
     {%- set schema = "changeType string, timestamp string, columnNames array<string>, columnValues array<string>, "
         ~ "oldKeyNames array<string>, oldKeyValues array<string>, _corrupt_record string" -%}
-with
-{%- if d.payload %}
-parsed_lines as (
+with change_events as (
     select
-        *,
-        from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')) as line
-    from raw_events
-),
-
-change_events as (
-    select
-        * except (line),
-        line.*
-    from parsed_lines
-)
-{%- else %}
-change_events as (
-    select
-        *,
+        *
+        {%- if not d.payload %},
         cast(null as string) as _corrupt_record
+        {%- endif %}
     from raw_events
+    {%- if d.payload %}
+    lateral view outer inline(
+        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
+    ) change_event as changetype, timestamp, columnnames, columnvalues, oldkeynames, oldkeyvalues, _corrupt_record
+    {%- endif %}
 )
-{%- endif %}
 
 select
     *,

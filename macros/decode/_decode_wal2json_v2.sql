@@ -8,31 +8,30 @@
 {% macro _decode_wal2json_v2(d) -%}
     {%- set schema = "action string, timestamp string, lsn string, columns array<struct<name: string, value: variant>>, "
         ~ "identity array<struct<name: string, value: variant>>, _corrupt_record string" -%}
-with parsed_lines as (
-    select
-        *,
-        from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')) as line
-    from raw_events
-)
-
-select
-    *,
-    case
-        when line.action in ('I', 'U', 'D', 'T') then line.action
-        when line.action in ('B', 'C', 'M') then 'M'
-    end as _cdc_operation,
-    {{ cdc._image_of("line.columns") }} as _cdc_image,
-    {{ cdc._image_of("line.identity") }} as _cdc_before,
-    {{ cdc._sequence(d, cdc._commit_position("line.timestamp", "line.lsn")) }} as _seq,
-    {{ d.event_time or "try_cast(line.timestamp as timestamp)" }} as _ts,
-    case
-        when line._corrupt_record is not null or line is null then 'unreadable payload'
-        when line.action is null then 'no operation'
-        when line.action not in ('I', 'U', 'D', 'T', 'B', 'C', 'M') then concat('unknown operation ', line.action)
-        when line.action in ('I', 'U', 'D') and not {{ cdc._names_are_unique("line.columns") }} then 'a column is named twice'
-        when line.action in ('U', 'D') and not {{ cdc._names_are_unique("line.identity") }} then 'a key column is named twice'
-    end as _cdc_problem
-from parsed_lines
+select *
+from raw_events
+lateral view outer inline(transform(
+    array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record'))),
+    line -> struct(
+        case
+            when line.action in ('I', 'U', 'D', 'T') then line.action
+            when line.action in ('B', 'C', 'M') then 'M'
+        end,
+        {{ cdc._image_of("line.columns") }},
+        {{ cdc._image_of("line.identity") }},
+        {{ cdc._sequence(d, cdc._commit_position("line.timestamp", "line.lsn")) }},
+        {{ d.event_time or "try_cast(line.timestamp as timestamp)" }},
+        case
+            when line._corrupt_record is not null or line is null then 'unreadable payload'
+            when line.action is null then 'no operation'
+            when line.action not in ('I', 'U', 'D', 'T', 'B', 'C', 'M') then concat('unknown operation ', line.action)
+            when line.action in ('I', 'U', 'D') and not {{ cdc._names_are_unique("line.columns") }}
+                then 'a column is named twice'
+            when line.action in ('U', 'D') and not {{ cdc._names_are_unique("line.identity") }}
+                then 'a key column is named twice'
+        end
+    )
+)) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem
 {%- endmacro %}
 
 

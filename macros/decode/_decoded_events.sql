@@ -3,9 +3,12 @@
       raw_events         the raw rows of this table, with payload, origin and arrival
       decoded_events     a format's own macro: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem
       given_events       the value each event gives each column
-      typed_events       every declared column in its type, what does not fit as a reason
+      typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
     Records that are no change of this table (messages, transaction borders) are left out.
+
+    A lateral view stands where a value is computed once and asked often: Spark moves filters and projections below plain
+    SELECTs and would parse a payload anew for every column, but never moves them below a generator.
 -#}
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}
@@ -43,34 +46,39 @@ typed_events as (
         _payload,
         _origin,
         _arrived,
+        _cdc_raw_problem,
+        _cdc_problem,
         _cdc_operation as _op,
         _seq,
         {%- if time %}
         _ts,
         {%- endif %}
         {%- for column in d.columns %}
+        {{ cdc._given(column.name) }},
+        {%- endfor %}
+        {%- for column in d.columns %}
         {{ cdc._converted(d, cdc._given(column.name), column.type) }} as {{ cdc._quoted(column.name) }},
         {%- endfor %}
         {%- for key in d.key_columns if not d.keyless %}
         {{ cdc._old_key(d, key) }} as {{ cdc._quoted("_old_" ~ key) }},
         {%- endfor %}
-        {{ cdc._unset_columns(d) }} as _unset,
-        {{ cdc._reasons(d, time) }} as _cdc_reasons
+        {{ cdc._unset_columns(d) }} as _unset
     from given_events
 ),
 
 identified_events as (
     select
         *,
+        nullif(_cdc_reasons, '') as _reason,
         xxhash64(
             _op,
             _seq,
             _unset
             {%- for column in d.columns -%}, {{ cdc._quoted(column.name) }}{%- endfor -%}
             {%- for key in d.key_columns if not d.keyless -%}, {{ cdc._quoted("_old_" ~ key) }}{%- endfor -%}
-        ) as _event_id,
-        nullif(array_join(_cdc_reasons, '; '), '') as _reason
+        ) as _event_id
     from typed_events
+    lateral view outer explode(array({{ cdc._reasons(d, time) }})) reasons as _cdc_reasons
 )
 {%- endmacro %}
 
@@ -104,7 +112,8 @@ identified_events as (
         {{ return(after) }}
     {%- endif -%}
     {%- set before = cdc._given_value(d, name, "_cdc_before") -%}
-    {{ return("case when _cdc_operation <> 'D' and " ~ cdc._is_given(d, name) ~ " then " ~ after ~ " else " ~ before ~ " end") }}
+    {{ return("cast(case when _cdc_operation <> 'D' and " ~ cdc._is_given(d, name) ~ " then " ~ after ~ " else " ~ before
+        ~ " end as string)") }}
 {%- endmacro %}
 
 
@@ -133,7 +142,7 @@ identified_events as (
     {%- if column.type == "string" -%}
         {{ return("false") }}
     {%- endif -%}
-    {%- set typed = cdc._converted(d, value, column.type) -%}
+    {%- set typed = cdc._quoted(column.name) -%}
     {%- set given = "cast(" ~ value ~ " as string)" -%}
     {%- set digits = modules.re.fullmatch("(?:decimal|dec|numeric)\\(\\s*(\\d+)\\s*(?:,\\s*(\\d+)\\s*)?\\)", column.type) -%}
     {%- if digits -%}
@@ -196,7 +205,7 @@ identified_events as (
 
 {#- Every reason why an event cannot be applied. -#}
 {% macro _reasons(d, time) -%}
-    {%- set row_event = "_cdc_operation in ('I', 'U', 'D')" -%}
+    {%- set row_event = "_op in ('I', 'U', 'D')" -%}
     {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
     {%- set sound = "coalesce(_cdc_raw_problem, _cdc_problem) is null" -%}
     {%- do reasons.append("case when " ~ sound ~ " and _seq is null then 'no sequence' end") -%}
@@ -214,5 +223,5 @@ identified_events as (
             ~ cdc._literal("column " ~ column.name ~ ": ") ~ ", left(cast(" ~ cdc._given(column.name) ~ " as string), 100), "
             ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
     {%- endfor -%}
-    {{ return("array_compact(array(" ~ (reasons | join(", ")) ~ "))") }}
+    {{ return("concat_ws('; ', " ~ (reasons | join(", ")) ~ ")") }}
 {%- endmacro %}

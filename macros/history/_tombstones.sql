@@ -45,7 +45,7 @@
             select
                 {{ cdc._column_list(t.key_columns) }},
                 explode(_events) as _end
-            from {{ t.steps.changes }}
+            from {{ t.steps.changes.view }}
             where dbt_change_type = 'tombstone'
         ),
 
@@ -63,7 +63,7 @@
                 _op,
                 _seq,
                 {{ times }}_event_id
-            from {{ t.steps.events }}
+            from {{ t.steps.events.view }}
             where _op = 'T'
         )
 

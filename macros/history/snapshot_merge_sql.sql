@@ -11,7 +11,7 @@
         {{ return("select 'nothing new' as outcome") }}
     {%- endif -%}
     {%- set counts = {} -%}
-    {%- for row in run_query("select dbt_change_type, count(*) from " ~ t.steps.changes ~ " group by dbt_change_type").rows -%}
+    {%- for row in run_query("select dbt_change_type, count(*) from " ~ t.steps.changes.view ~ " group by dbt_change_type").rows -%}
         {%- do counts.update({row[0]: row[1]}) -%}
     {%- endfor -%}
     {%- if counts.get("tombstone") or t.truncates -%}
@@ -20,7 +20,7 @@
     {%- if not (counts.get("insert") or counts.get("update") or counts.get("delete")) -%}
         {{ return("select 'nothing to change' as outcome") }}
     {%- endif -%}
-    {{ return(cdc._merge(target, t.steps.changes, [
+    {{ return(cdc._merge(target, t.steps.changes.view, [
         "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
         "DBT_INTERNAL_SOURCE.dbt_change_type <> 'tombstone'",
     ] + cdc._key_predicates(t.key_columns), [

@@ -10,7 +10,7 @@
     {%- set t = strategy -%}
     {%- if not t.nothing_new -%}
         {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
-        {%- do t.update({"truncates": run_query("select count_if(_op = 'T') from " ~ t.steps.events).rows[0][0]}) -%}
+        {%- do t.update({"truncates": run_query("select count_if(_op = 'T') from " ~ t.steps.events.view).rows[0][0]}) -%}
         {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
     {%- endif -%}
     {%- set shape = ["cast(null as string) as dbt_change_type"] -%}
@@ -22,13 +22,13 @@
 
 
 {#-
-    Where a run keeps its steps: a folder below the history's own that Delta passes over, overwritten by each run. Reading a
-    path asks neither metastore nor Delta log.
+    Where a run keeps its steps: folders below the history's own that Delta passes over, overwritten by each run, and views of
+    them in this session. Reading them asks neither metastore nor Delta log.
 -#}
 {% macro _steps(location) -%}
     {%- set steps = {} -%}
     {%- for step in ["events", "changes"] -%}
-        {%- do steps.update({step: "parquet." ~ cdc._quoted(location ~ "/_cdc_steps/" ~ step)}) -%}
+        {%- do steps.update({step: {"path": cdc._literal(location ~ "/_cdc_steps/" ~ step), "view": "cdc_step_" ~ step}}) -%}
     {%- endfor -%}
     {{ return(steps) }}
 {%- endmacro %}
@@ -36,8 +36,9 @@
 
 {% macro _write_step(step, sql) -%}
     {%- call statement("write_step") -%}
-        insert overwrite directory {{ step | replace("parquet.", "", 1) | replace("`", "'") }} using parquet {{ sql }}
+        insert overwrite directory {{ step.path }} using parquet {{ sql }}
     {%- endcall -%}
+    {%- do run_query("create or replace temporary view " ~ step.view ~ " using parquet options (path " ~ step.path ~ ")") -%}
 {%- endmacro %}
 
 
@@ -50,13 +51,13 @@ from {{ t.target }} as history
     {%- else -%}
 with touched_keys as (
     select {{ cdc._column_list(t.key_columns) }}
-    from {{ t.steps.events }}
+    from {{ t.steps.events.view }}
     where _op <> 'T'
     {%- if t.truncates %}
     union
     select {{ cdc._column_list(t.key_columns, "history") }}
     from {{ t.target }} as history
-    inner join {{ t.steps.events }} as new_truncates
+    inner join {{ t.steps.events.view }} as new_truncates
         on
             new_truncates._op = 'T'
             and history._seq <= new_truncates._seq
@@ -88,7 +89,7 @@ truncates as (
     select
         _seq,
         {{ times }}_event_id
-    from {{ t.steps.events }}
+    from {{ t.steps.events.view }}
     where _op = 'T'
     {%- if t.has_tombstones %}
     union
@@ -101,7 +102,7 @@ truncates as (
 ),
 
 new_events as (
-    select * from {{ t.steps.events }}
+    select * from {{ t.steps.events.view }}
     where _op <> 'T'
 ),
 

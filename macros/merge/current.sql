@@ -28,6 +28,8 @@
     {%- elif seen.read is none -%}
         {{ return(cdc._compared_rows(history)) }}
     {%- endif -%}
+    {#- dbt runs the merge in any case; it finds here that there is nothing to merge. -#}
+    {%- do model.update({"cdc_nothing_new": seen.read == seen.now}) -%}
     {{ return(cdc._changed_rows(history, seen.read, seen.now)) }}
 {%- endmacro %}
 

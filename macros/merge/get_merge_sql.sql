@@ -3,6 +3,9 @@
     {%- if "macro.cdc.current" not in model.depends_on.macros -%}
         {{ return(dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates)) }}
     {%- endif -%}
+    {%- if model.cdc_nothing_new -%}
+        {{ return("select 'nothing new' as outcome") }}
+    {%- endif -%}
     {%- set columns = [] -%}
     {%- for column in adapter.get_columns_in_relation(target) -%}
         {%- do columns.append(cdc._quoted(column.name)) -%}

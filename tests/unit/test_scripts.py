@@ -191,3 +191,15 @@ def test_a_python_that_does_not_fit_is_refused_with_the_ways_out(tmp_path):
     assert done.returncode == 1
     assert re.search(r"Python 3\.10 to 3\.13 .* is needed", done.stderr)
     assert "apt-get install python3 python3-venv" in done.stderr
+
+
+def test_what_holds_at_the_end_only_is_built_with_the_last_batch():
+    before_last = ["--exclude", "tag:final"]
+    assert build.selection(last=False, changed=True, built=False) == before_last
+    assert build.selection(last=False, changed=True, built=True) == before_last
+    assert build.selection(last=True, changed=True, built=True) == []
+
+
+def test_with_nothing_new_only_edited_models_are_built_beside_the_way_of_the_data():
+    assert build.selection(last=True, changed=False, built=False) == []
+    assert "nothing_new" in build.selection(last=True, changed=False, built=True)

@@ -37,6 +37,8 @@ RUNS_SPARK = frozenset(
         "freshness",
     ]
 )
+# Those of them that run a few statements.
+LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
 SEED_VIEW = "__dbt_seed"
 
 
@@ -57,8 +59,11 @@ class SparkCdcAdapter(SparkAdapter):
         super().__init__(config, mp_context)
         self.project = Path(getattr(config, "project_root", None) or Path.cwd()).resolve()
         config.credentials.anchor(self.project)
-        if getattr(getattr(config, "args", None), "which", None) in RUNS_SPARK:
-            warm_up(config.credentials)
+        args = getattr(config, "args", None)
+        command = getattr(args, "which", None)
+        if command in RUNS_SPARK:
+            brief = command in LOOKS_ONLY or bool(getattr(args, "select", None))
+            warm_up(config.credentials, record=command == "build" and not brief, brief=brief)
 
     @log_code_execution
     def submit_python_job(

@@ -19,7 +19,7 @@ from dbt.adapters.sparkcdc import archive, jars, metastore
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
-from dbt.adapters.sparkcdc.settings import launch_settings
+from dbt.adapters.sparkcdc.settings import BRIEF_RUN, LONG_RUN, launch_settings
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Root:
     spark: SparkSession
     process: Any
     holder: int | None
+    classes: Path
     warehouse: str
     parameters: dict[str, str]
 
@@ -79,18 +80,22 @@ def close_session(spark: SparkSession) -> None:
         spark.stop()
 
 
-def warm_up(creds: SparkCdcCredentials) -> None:
+def warm_up(creds: SparkCdcCredentials, *, record: bool = False, brief: bool = False) -> None:
     """Starts the JVM in the background, while dbt reads the project.
 
     Args:
         creds: The profile's connection settings.
+        record: Whether this process will use most of Spark, so that the classes it loads are worth
+            an archive for later starts.
+        brief: Whether it will run a few statements only, so that compiling them well costs more
+            than it saves.
     """
 
     def start() -> None:
         global _failure
         with _lock:
             try:
-                _local_root(creds)
+                _local_root(creds, record, brief)
             except DbtRuntimeError as exc:
                 _failure = exc  # told where a connection is wanted
 
@@ -111,6 +116,7 @@ def stop() -> None:
             root.spark.stop()
         _forget_gateway()
         _end(root.process)
+        archive.keep(root.classes)
         metastore.release(root.holder)
 
 
@@ -141,14 +147,14 @@ def resolve(wanted: str, parameters: dict[str, str], log: Path) -> list[Path]:
     return [Path(jar.removeprefix("file:")) for jar in listed.split(",") if jar]
 
 
-def _local_root(creds: SparkCdcCredentials) -> Root:
+def _local_root(creds: SparkCdcCredentials, record: bool = False, brief: bool = False) -> Root:
     global _root, _failure
     with _lock:
         failure, _failure = _failure, None
         if failure is not None:
             raise failure
         if _root is None:
-            _root = _start(creds)
+            _root = _start(creds, record, brief)
         elif _root.warehouse != creds.warehouse:
             raise DbtRuntimeError(
                 f"This process already runs Spark on the warehouse {_root.warehouse}, and can "
@@ -174,7 +180,7 @@ def _open_remote(creds: SparkCdcCredentials) -> SparkSession:
     return spark
 
 
-def _start(creds: SparkCdcCredentials) -> Root:
+def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -185,12 +191,17 @@ def _start(creds: SparkCdcCredentials) -> Root:
     found = jars.cached_jars(wanted) or jars.fetch_jars(
         wanted, lambda packages: resolve(packages, parameters, log)
     )
+    spark_home = Path(os.environ.setdefault("SPARK_HOME", str(archive.spark_home())))
+    classes = archive.archive_file(java, spark_home, found)
     conf = launch_settings(
         {key: value for key, value in parameters.items() if key != "spark.jars.packages"},
         warehouse=Path(creds.warehouse),
         spark_log=log,
         jars=found,
-        java_options=archive.use(archive.archive_file(java, found)),
+        java_options=[
+            *(archive.use(classes) or (archive.record(classes) if record else [])),
+            *(BRIEF_RUN if brief else LONG_RUN),
+        ],
     )
     Path(creds.warehouse).mkdir(parents=True, exist_ok=True)
     holder = metastore.hold(Path(creds.warehouse)) if metastore.is_embedded(parameters) else None
@@ -199,7 +210,7 @@ def _start(creds: SparkCdcCredentials) -> Root:
     except BaseException:
         metastore.release(holder)
         raise
-    return Root(spark, process, holder, creds.warehouse, parameters)
+    return Root(spark, process, holder, classes, creds.warehouse, parameters)
 
 
 def _launch(conf: dict[str, str], log: Path, inherited: Iterable[int]) -> tuple[SparkSession, Any]:

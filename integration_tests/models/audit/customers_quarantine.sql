@@ -1,0 +1,2 @@
+-- depends_on: {{ ref('raw_customers') }}
+{{ cdc.quarantine(source('app', 'customers')) }}

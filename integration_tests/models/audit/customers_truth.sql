@@ -1,0 +1,3 @@
+select * except (batch)
+from {{ ref('customers_expected') }}
+where batch = {{ var('batch') }}

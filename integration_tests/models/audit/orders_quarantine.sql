@@ -1,0 +1,2 @@
+-- depends_on: {{ ref('raw_orders') }}
+{{ cdc.quarantine(source('app', 'orders')) }}

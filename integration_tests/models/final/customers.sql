@@ -1,0 +1,2 @@
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}
+{{ cdc.current(ref('customers_history')) }}

@@ -1,0 +1,2 @@
+-- depends_on: {{ ref('raw_orders') }}
+{{ cdc.events(source('app', 'orders')) }}
