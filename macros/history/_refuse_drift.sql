@@ -1,12 +1,9 @@
 {#- Keys, sequence and tracked columns of a history are written into its table properties and cannot change under it. -#}
-{% macro _refuse_drift(node, t, detail) -%}
-    {%- if detail is none -%}
-        {{ return(none) }}
-    {%- endif -%}
+{% macro _refuse_drift(node, t, properties) -%}
     {%- set problems = [] -%}
-    {%- for trait, now in cdc._history_properties(t).items() if trait in detail.properties and detail.properties[trait] != now -%}
+    {%- for trait, now in cdc._history_properties(t).items() if trait in properties and properties[trait] != now -%}
         {%- do problems.append(
-            node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ detail.properties[trait]
+            node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ properties[trait]
             ~ "`, it is now declared as `" ~ now ~ "`. Take the change back, or drop the table and its final table and build them again from the raw events.") -%}
     {%- endfor -%}
     {%- if problems -%}

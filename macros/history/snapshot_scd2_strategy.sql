@@ -10,15 +10,15 @@
 {% macro default__snapshot_scd2_strategy(node, target_exists) -%}
     {%- set target = api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table") -%}
     {%- set t = cdc._history_traits(node, node.compiled_code) -%}
-    {%- set detail = cdc._table_detail(target) if target_exists else none -%}
-    {%- do cdc._refuse_drift(node, t, detail) -%}
+    {%- if target_exists -%}
+        {%- do cdc._refuse_drift(node, t, cdc._table_properties(target)) -%}
+    {%- endif -%}
     {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
     {%- set stamp = cdc._read_stamp(target) if target_exists and not rebuild else {} -%}
     {%- set read_from = stamp.get("read_to") -%}
     {%- set read_to = cdc._last_arrival(t, node.compiled_code) -%}
     {%- do t.update({
         "target": target,
-        "steps": cdc._steps(detail.location) if target_exists else none,
         "tombstones": target.incorporate(path={"identifier": target.identifier ~ "_tombstones"}),
         "tombstones_known": "tombstones" in stamp,
         "rebuild": rebuild,
@@ -32,6 +32,7 @@
         {%- do cdc._refuse_bad_events(t) -%}
     {%- endif -%}
     {%- if target_exists and not t.nothing_new -%}
+        {%- do t.update({"steps": cdc._steps(cdc._table_detail(target).location)}) -%}
         {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
     {%- set position = {} if read_to is none else {"read_to": read_to} -%}

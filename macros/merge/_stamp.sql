@@ -25,12 +25,18 @@
 {%- endmacro %}
 
 
-{#- Identity, place and properties of a Delta table. -#}
+{#- Identity and place of a Delta table. -#}
 {% macro _table_detail(relation) -%}
     {%- set detail = run_query("describe detail " ~ relation)[0] -%}
-    {{ return({
-        "id": detail["id"],
-        "location": detail["location"],
-        "properties": fromjson(detail["properties"] or "{}", {}),
-    }) }}
+    {{ return({"id": detail["id"], "location": detail["location"]}) }}
+{%- endmacro %}
+
+
+{#- The properties of a table, which unlike its detail cost no look at its files. -#}
+{% macro _table_properties(relation) -%}
+    {%- set properties = {} -%}
+    {%- for row in run_query("show tblproperties " ~ relation).rows -%}
+        {%- do properties.update({row[0]: row[1]}) -%}
+    {%- endfor -%}
+    {{ return(properties) }}
 {%- endmacro %}

@@ -28,8 +28,6 @@
     {%- elif seen.read is none -%}
         {{ return(cdc._compared_rows(history)) }}
     {%- endif -%}
-    {#- dbt runs the merge in any case; it finds here that there is nothing to merge. -#}
-    {%- do model.update({"cdc_nothing_new": seen.read == seen.now}) -%}
     {{ return(cdc._changed_rows(history, seen.read, seen.now)) }}
 {%- endmacro %}
 
@@ -76,12 +74,19 @@ where
 {%- endmacro %}
 
 
+{#- Tells the merge, which dbt runs in any case, that it need not be one. -#}
+{% macro _nothing_new_mark() -%}
+    -- cdc: nothing new
+{%- endmacro %}
+
+
 {#-
     The keys whose versions changed since a version of the history: their open version, or that it ended. A key whose
     closed versions changed while its open one did not is left alone.
 -#}
 {% macro _changed_rows(history, read, now) -%}
     {%- set keys = cdc._column_list(cdc._as_list(config.get("unique_key"))) -%}
+{{ cdc._nothing_new_mark() if now == read }}
 with changes as (
     {%- if now > read %}
     select

@@ -3,7 +3,7 @@
     {%- if "macro.cdc.current" not in model.depends_on.macros -%}
         {{ return(dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates)) }}
     {%- endif -%}
-    {%- if model.cdc_nothing_new -%}
+    {%- if cdc._nothing_new_mark() in model.compiled_code -%}
         {{ return("select 'nothing new' as outcome") }}
     {%- endif -%}
     {%- set columns = [] -%}

@@ -12,9 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def consumer(
-    tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def consumer(tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project, so that nothing is written into the repository."""
     folder = tmp_path / "integration_tests"
     shutil.copytree(

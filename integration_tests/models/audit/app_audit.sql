@@ -1,3 +1,3 @@
-{{ cdc.audit(ref('orders_history'), ref('orders')) }}
+select * from ({{ cdc.audit(ref('orders_history'), ref('orders')) }})
 union all
-{{ cdc.audit(ref('customers_history'), ref('customers')) }}
+select * from ({{ cdc.audit(ref('customers_history'), ref('customers')) }})

@@ -1,6 +1,6 @@
 """Java's class-data-sharing archive: Spark's classes parsed once, so that each start is shorter.
 
-The first build on a machine records the classes that it used; all later starts map them into memory.
+The first build on a machine records the classes that it used; all later starts map them.
 An archive holds the paths of its jars. So that every virtual environment can use the same one,
 Spark is started by way of a link in the cache, not by the environment's own path.
 """

@@ -62,7 +62,8 @@ class SparkCdcAdapter(SparkAdapter):
         args = getattr(config, "args", None)
         command = getattr(args, "which", None)
         if command in RUNS_SPARK:
-            brief = command in LOOKS_ONLY or bool(getattr(args, "select", None))
+            chosen = getattr(args, "select", None) or getattr(args, "selector", None)
+            brief = command in LOOKS_ONLY or bool(chosen)
             warm_up(config.credentials, record=command == "build" and not brief, brief=brief)
 
     @log_code_execution

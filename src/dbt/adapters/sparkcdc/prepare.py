@@ -1,4 +1,4 @@
-"""`python -m dbt.adapters.sparkcdc.prepare`: fetches Spark's jars, so that no start asks for them."""
+"""`python -m dbt.adapters.sparkcdc.prepare`: fetches Spark's jars ahead of the first run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from dbt.adapters.sparkcdc import jars, session
 from dbt.adapters.sparkcdc.java import find_java
