@@ -121,6 +121,20 @@ def arrive(files: Iterable[Path], landing: Path) -> None:
         partial.replace(target)
 
 
+def dropped_in(landing: Path, state: Path) -> bool:
+    """Returns whether somebody has put files into the landing folder since the last build.
+
+    Args:
+        landing: Folder that holds what arrived, as `<table>/<name>`.
+        state: Folder that the last build wrote its manifest to.
+    """
+    manifest = state / "manifest.json"
+    if not manifest.exists():
+        return False
+    built = manifest.stat().st_mtime
+    return any(file.stat().st_mtime > built for file in landing.glob("*/*"))
+
+
 def run_dbt(arguments: list[str], on_node: Callable[[int], None] | None = None) -> Outcome:
     """Runs one dbt command in this process, silent but for logs/dbt.log.
 
@@ -272,11 +286,16 @@ def main() -> int:
 
     new = waiting(batches, LANDING)
     steps = [(f"batch {number}/{len(batches)}", files) for number, files in new.items()]
+    own = not new and dropped_in(LANDING, STATE)
+    if not steps:
+        steps = [("your own files" if own else "nothing new", [])]
     seconds: dict[str, float] = defaultdict(float)
     known: set[str] = set()
-    for step, (label, files) in enumerate(steps or [("nothing new", [])], start=1):
+    for step, (label, files) in enumerate(steps, start=1):
         arrive(files, LANDING)
-        arguments = selection(last=step == len(steps), changed=bool(new), built=STATE.exists())
+        arguments = selection(
+            last=step == len(steps), changed=bool(new) or own, built=STATE.exists()
+        )
         if step > 1:
             arguments += ["--exclude-resource-type", "unit_test"]
         outcome = build(console, label, arguments, known)

@@ -1,5 +1,6 @@
 """The scripts behind the Makefile: what arrives when, what is reported, what the linter finds."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -203,3 +204,15 @@ def test_what_holds_at_the_end_only_is_built_with_the_last_batch():
 def test_with_nothing_new_only_edited_models_are_built_beside_the_way_of_the_data():
     assert build.selection(last=True, changed=False, built=False) == []
     assert "nothing_new" in build.selection(last=True, changed=False, built=True)
+
+
+def test_files_put_into_the_landing_folder_by_hand_are_noticed(tmp_path):
+    landing, state = tmp_path / "landing", tmp_path / "state"
+    old = write(landing / "orders" / "batch_0001.jsonl.gz")
+    os.utime(old, (1, 1))
+    assert not build.dropped_in(landing, state)
+    write(state / "manifest.json")
+    assert not build.dropped_in(landing, state)
+    late = write(landing / "orders" / "mine.jsonl")
+    os.utime(late, (2**32, 2**32))
+    assert build.dropped_in(landing, state)
