@@ -22,7 +22,7 @@ help:
 	@echo "make lock     requirements.lock made anew from pyproject.toml"
 	@echo "make clean    removes what was built; make distclean the virtual environment too"
 
-build: spark
+build: java $(INSTALLED)
 	@$(BIN)/python scripts/build.py
 
 test: spark
@@ -76,6 +76,6 @@ $(BIN)/uv:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
 
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@

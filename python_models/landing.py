@@ -8,6 +8,7 @@ table's own folder, so the two cannot part. What cannot be read stays, its reaso
 import zlib
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -107,6 +108,12 @@ def as_arrow(rows: list[tuple]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_LINES)
 
 
+def names_below(session: Any, folder: str) -> list[str]:
+    """Returns the files below the landing folder as the raw table names them: `<table>/<file>`."""
+    files = session.read.format("binaryFile").load(f"{folder}/*/").inputFiles()
+    return [unquote("/".join(file.split("/")[-2:])) for file in files]
+
+
 def model(dbt: Any, session: Any) -> Any:
     """Lands what is new; the model's own table is the log of landed files."""
     dbt.config(materialized="incremental", incremental_strategy="append", file_format="delta")
@@ -120,9 +127,11 @@ def model(dbt: Any, session: Any) -> Any:
         " partitioned by (_table) tblproperties"
         " ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')"
     )
-    location = session.sql(f"describe detail {raw}").first()["location"]
-    before = session.sql(f"select max(_batch) from {raw}").first()[0]
+    known = session.table(str(dbt.this)).collect() if dbt.is_incremental else []
+    if known and not set(names_below(session, folder)) - {row["_file"] for row in known}:
+        return session.table(str(dbt.this)).limit(0)
 
+    location = session.sql(f"describe detail {raw}").first()["location"]
     files = session.readStream.format("binaryFile").schema(FILES).load(f"{folder}/*/")
     lines = files.select("path", "content").mapInArrow(split_files, LINES)
     (
@@ -134,9 +143,9 @@ def model(dbt: Any, session: Any) -> Any:
         .awaitTermination()
     )
 
-    landed = session.table(raw)
-    if before is not None:
-        landed = landed.where(F.col("_batch") > before)
+    # From what this table knows, not from what the raw table held: a run may have died in between.
+    last = max((row["_batch"] for row in known), default=-1)
+    landed = session.table(raw).where(F.col("_batch") > last)
     return landed.groupBy("_table", "_file", "_batch").agg(
         F.min("_landed_at").alias("_landed_at"),
         F.count_if(F.col("_problem").isNull()).alias("lines"),

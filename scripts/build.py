@@ -18,7 +18,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dbt.adapters.sparkcdc.prepare import prepare
 from dbt.cli.main import dbtRunner
+from dbt_common.exceptions import DbtRuntimeError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -121,18 +123,39 @@ def arrive(files: Iterable[Path], landing: Path) -> None:
         partial.replace(target)
 
 
+def names_below(landing: Path) -> list[str]:
+    """Returns the files of the landing folder that Spark would read, as `<table>/<name>`.
+
+    Args:
+        landing: Folder that holds what arrived.
+    """
+    files = (file.relative_to(landing) for file in landing.glob("*/*"))
+    return sorted(file.as_posix() for file in files if not file.name.startswith(("_", ".")))
+
+
+def remember(landing: Path, state: Path) -> None:
+    """Notes what was built: the project as it was, and the files that had arrived.
+
+    Args:
+        landing: Folder that holds what arrived.
+        state: Folder that gets the notes.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(ROOT / "target" / "manifest.json", state / "manifest.json")
+    (state / "landed.txt").write_text("\n".join(names_below(landing)), encoding="utf-8")
+
+
 def dropped_in(landing: Path, state: Path) -> bool:
     """Returns whether somebody has put files into the landing folder since the last build.
 
     Args:
-        landing: Folder that holds what arrived, as `<table>/<name>`.
-        state: Folder that the last build wrote its manifest to.
+        landing: Folder that holds what arrived.
+        state: Folder that the last build wrote its notes to.
     """
-    manifest = state / "manifest.json"
-    if not manifest.exists():
-        return False
-    built = manifest.stat().st_mtime
-    return any(file.stat().st_mtime > built for file in landing.glob("*/*"))
+    landed = state / "landed.txt"
+    return landed.exists() and landed.read_text(encoding="utf-8").split("\n") != names_below(
+        landing
+    )
 
 
 def run_dbt(arguments: list[str], on_node: Callable[[int], None] | None = None) -> Outcome:
@@ -284,9 +307,17 @@ def main() -> int:
         console.print("data/ holds no batch files; `make capture` makes them.")
         return 1
 
+    try:
+        prepare({})
+    except DbtRuntimeError as exc:
+        console.print(escape(exc.msg))
+        return 1
+
     new = waiting(batches, LANDING)
-    steps = [(f"batch {number}/{len(batches)}", files) for number, files in new.items()]
     own = not new and dropped_in(LANDING, STATE)
+    if STATE.exists() and not new and not own:
+        os.environ["CDC_QUICK_START"] = "True"  # for profiles.yml
+    steps = [(f"batch {number}/{len(batches)}", files) for number, files in new.items()]
     if not steps:
         steps = [("your own files" if own else "nothing new", [])]
     seconds: dict[str, float] = defaultdict(float)
@@ -305,8 +336,7 @@ def main() -> int:
         for result in outcome.results:
             seconds[result.node.name] += result.execution_time
 
-    STATE.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(ROOT / "target" / "manifest.json", STATE / "manifest.json")
+    remember(LANDING, STATE)
 
     audit = run_dbt(["show", "--inline", AUDIT, "--limit", "-1"])
     if audit.error or not audit.results:

@@ -32,7 +32,7 @@
         {%- do cdc._refuse_bad_events(t) -%}
     {%- endif -%}
     {%- if target_exists and not t.nothing_new -%}
-        {%- do t.update({"steps": cdc._steps(cdc._table_detail(target).location)}) -%}
+        {%- do t.update({"steps": cdc._steps(cdc._table_location(target))}) -%}
         {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
     {%- set position = {} if read_to is none else {"read_to": read_to} -%}

@@ -25,10 +25,11 @@
 {%- endmacro %}
 
 
-{#- Identity and place of a Delta table. -#}
-{% macro _table_detail(relation) -%}
-    {%- set detail = run_query("describe detail " ~ relation)[0] -%}
-    {{ return({"id": detail["id"], "location": detail["location"]}) }}
+{#- Folder of a table. Unlike `describe detail` this does not read the state of the table's log. -#}
+{% macro _table_location(relation) -%}
+    {%- for row in run_query("describe extended " ~ relation).rows if row[0] == "Location" -%}
+        {{ return(row[1]) }}
+    {%- endfor -%}
 {%- endmacro %}
 
 

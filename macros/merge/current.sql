@@ -11,7 +11,7 @@
     {%- if runs -%}
         {%- do seen.update({
             "now": run_query("describe history " ~ history ~ " limit 1")[0]["version"],
-            "id": cdc._table_detail(history).id,
+            "id": cdc._table_properties(history).get("cdc.build"),
         }) -%}
     {%- endif -%}
     {%- if updates -%}
@@ -27,6 +27,8 @@
         {{ return(cdc._current_rows(history)) }}
     {%- elif seen.read is none -%}
         {{ return(cdc._compared_rows(history)) }}
+    {%- elif seen.read == seen.now -%}
+        {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
     {%- endif -%}
     {{ return(cdc._changed_rows(history, seen.read, seen.now)) }}
 {%- endmacro %}
@@ -76,7 +78,7 @@ where
 
 {#- Tells the merge, which dbt runs in any case, that it need not be one. -#}
 {% macro _nothing_new_mark() -%}
-    -- cdc: nothing new
+-- cdc: nothing new
 {%- endmacro %}
 
 
@@ -86,24 +88,12 @@ where
 -#}
 {% macro _changed_rows(history, read, now) -%}
     {%- set keys = cdc._column_list(cdc._as_list(config.get("unique_key"))) -%}
-{{ cdc._nothing_new_mark() if now == read }}
 with changes as (
-    {%- if now > read %}
     select
         *,
         row_number() over (partition by dbt_scd_id order by _commit_version desc) as _newest
     from table_changes({{ cdc._literal(history | string | replace("`", "")) }}, {{ read + 1 }}, {{ now }})
     where _change_type <> 'update_preimage'
-    {%- else %}
-    select
-        *,
-        1 as _newest,
-        'none' as _change_type,
-        0L as _commit_version,
-        cast(null as timestamp) as _commit_timestamp
-    from {{ history }}
-    where false
-    {%- endif %}
 ),
 
 changed_versions as (

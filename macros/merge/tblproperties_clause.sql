@@ -2,7 +2,7 @@
 {% macro spark__tblproperties_clause() -%}
     {%- set properties = {} -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- do properties.update({"delta.enableChangeDataFeed": "true"}) -%}
+        {%- do properties.update({"delta.enableChangeDataFeed": "true", "cdc.build": invocation_id}) -%}
         {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros -%}
         {%- do properties.update({"delta.enableChangeDataFeed": "true"}) -%}

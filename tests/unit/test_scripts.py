@@ -1,6 +1,5 @@
 """The scripts behind the Makefile: what arrives when, what is reported, what the linter finds."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -206,13 +205,15 @@ def test_with_nothing_new_only_edited_models_are_built_beside_the_way_of_the_dat
     assert "nothing_new" in build.selection(last=True, changed=False, built=True)
 
 
-def test_files_put_into_the_landing_folder_by_hand_are_noticed(tmp_path):
+def test_files_put_into_the_landing_folder_by_hand_are_noticed(tmp_path, monkeypatch):
     landing, state = tmp_path / "landing", tmp_path / "state"
-    old = write(landing / "orders" / "batch_0001.jsonl.gz")
-    os.utime(old, (1, 1))
+    write(landing / "orders" / "batch_0001.jsonl.gz")
+    write(tmp_path / "target" / "manifest.json")
+    assert not build.dropped_in(landing, state)  # nothing was built yet
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    build.remember(landing, state)
     assert not build.dropped_in(landing, state)
-    write(state / "manifest.json")
+    write(landing / "orders" / "_half.jsonl.partial")
     assert not build.dropped_in(landing, state)
-    late = write(landing / "orders" / "mine.jsonl")
-    os.utime(late, (2**32, 2**32))
+    write(landing / "orders" / "mine.jsonl")
     assert build.dropped_in(landing, state)

@@ -255,6 +255,16 @@ class TestListing:
             "v.sql": "select * from {{ ref('t') }}",
         }
 
+    def test_columns_are_asked_again_once_something_ran(self, project: Any) -> None:
+        run_dbt(["run"])
+        with project.adapter.connection_named("columns"):
+            relation = project.adapter.Relation.create(schema=project.test_schema, identifier="t")
+            asked = project.adapter.get_columns_in_relation
+            assert [c.name for c in asked(relation)] == ["id"]
+            assert asked(relation) == asked(relation)
+            project.adapter.execute(f"alter table {relation} add column name string")
+            assert [c.name for c in asked(relation)] == ["id", "name"]
+
     def test_broken_tables_and_temp_views(self, project: Any, warehouse: Path) -> None:
         run_dbt(["run"])
         broken = warehouse / f"{project.test_schema}.db" / "t" / "_delta_log"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from dbt.adapters.sparkcdc import settings
+from dbt.adapters.sparkcdc.impl import _is_one_model
 
 
 def launch(tmp_path: Path, **parameters: str) -> dict[str, str]:
@@ -53,3 +54,12 @@ def test_a_containers_limit_counts(tmp_path: Path) -> None:
     assert set(settings._cgroup_limits(tmp_path)) == {2 * settings.GIB}
     (tmp_path / "memory.max").write_text("max\n")
     assert settings._cgroup_limits(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("select", "one"),
+    [(None, False), ([], False), (["orders"], True), (["orders", "customers"], False)]
+    + [([chosen], False) for chosen in ["+orders", "orders+", "tag:hourly", "models/final"]],
+)
+def test_quick_start_is_for_one_model(select: list[str] | None, one: bool) -> None:
+    assert _is_one_model(select) is one

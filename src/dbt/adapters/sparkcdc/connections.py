@@ -15,14 +15,21 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 if TYPE_CHECKING:
     import agate
+    from dbt.adapters.spark import SparkColumn
     from pyspark.sql import SparkSession
 
 
 class Handle:
-    """One open connection: a Spark session that nothing else uses."""
+    """One open connection: a Spark session that nothing else uses.
+
+    Attributes:
+        spark: The session.
+        columns: What `describe` has told of tables and views since the last other statement.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self.columns: dict[str, list[SparkColumn]] = {}
 
     def cursor(self) -> Cursor:
         return Cursor(self.spark)
@@ -71,6 +78,8 @@ class SparkCdcConnectionManager(SparkConnectionManager):
         """Runs a statement, a query included: Spark alone would leave an unfetched one undone."""
         from dbt_common.clients.agate_helper import empty_table
 
+        if not sql.lstrip().lower().startswith("describe"):
+            self.get_thread_connection().handle.columns.clear()
         sql = self._add_query_comment(sql)
         _, cursor = self.add_query(sql, auto_begin)
         with self.exception_handler(sql):

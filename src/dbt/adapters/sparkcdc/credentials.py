@@ -19,6 +19,8 @@ class SparkCdcCredentials(Credentials):
         warehouse: Folder of tables and metastore; relative to the project.
         spark_log: File that gets everything the JVM prints; relative to the project.
         remote: Spark Connect url (`sc://host:port`); without it Spark runs inside dbt's process.
+        quick_start: Whether Java starts for a few short statements: without its best compiler.
+            Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
         server_side_parameters: Spark settings; each one overrides the adapter's default.
         method: Only `session`, so that macros of dbt-spark find what they ask for.
     """
@@ -28,6 +30,7 @@ class SparkCdcCredentials(Credentials):
     warehouse: str = "warehouse"
     spark_log: str = "logs/spark.log"
     remote: str | None = None
+    quick_start: bool | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     method: str = "session"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
 from pathlib import Path
@@ -12,13 +12,16 @@ from dbt.adapters.base.impl import log_code_execution
 from dbt.adapters.base.meta import available
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
+from dbt.adapters.sparkcdc.listing import list_tables
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
 
 if TYPE_CHECKING:
     import agate
+    from dbt.adapters.spark import SparkColumn
 
 # Commands that read or write tables; the others must work without Java.
 RUNS_SPARK = frozenset(
@@ -49,6 +52,11 @@ class SparkCdcConfig(SparkConfig):
     tblproperties: dict[str, str] | None = None
 
 
+def _is_one_model(select: Sequence[str] | None) -> bool:
+    """Whether `--select` names one model and nothing around it."""
+    return len(select or []) == 1 and str(select[0]).replace("_", "").isalnum()  # type: ignore[index]
+
+
 class SparkCdcAdapter(SparkAdapter):
     """Child of dbt-spark's adapter; only what a Spark of dbt's own makes different."""
 
@@ -62,8 +70,9 @@ class SparkCdcAdapter(SparkAdapter):
         args = getattr(config, "args", None)
         command = getattr(args, "which", None)
         if command in RUNS_SPARK:
-            chosen = getattr(args, "select", None) or getattr(args, "selector", None)
-            brief = command in LOOKS_ONLY or bool(chosen)
+            brief = config.credentials.quick_start
+            if brief is None:
+                brief = command in LOOKS_ONLY or _is_one_model(getattr(args, "select", None))
             warm_up(config.credentials, record=command == "build" and not brief, brief=brief)
 
     @log_code_execution
@@ -76,8 +85,9 @@ class SparkCdcAdapter(SparkAdapter):
             parsed_model: The model as dbt knows it.
             compiled_code: What to run.
         """
-        spark = self.connections.get_thread_connection().handle.spark
-        run_model(spark, parsed_model, compiled_code, self.project)
+        handle = self.connections.get_thread_connection().handle
+        handle.columns.clear()
+        run_model(handle.spark, parsed_model, compiled_code, self.project)
         return AdapterResponse(_message="OK")
 
     @available.parse_none
@@ -98,7 +108,29 @@ class SparkCdcAdapter(SparkAdapter):
         spark.createDataFrame(rows, schema).createOrReplaceTempView(SEED_VIEW)
         return SEED_VIEW
 
+    def get_columns_in_relation(self, relation: BaseRelation) -> list[SparkColumn]:
+        # A materialization asks for the same columns up to six times in a row.
+        known = self.connections.get_thread_connection().handle.columns
+        name = relation.render()
+        if name not in known:
+            known[name] = super().get_columns_in_relation(relation)
+        return list(known[name])
+
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
+        spark = self.connections.get_thread_connection().handle.spark
+        schema = schema_relation.schema or ""
+        if hasattr(spark, "_jsparkSession") and "." not in schema:
+            return [
+                self.Relation.create(
+                    schema=schema,
+                    identifier=table.name,
+                    type=RelationType.View if table.is_view else RelationType.Table,
+                    is_delta=table.provider == "delta",
+                    is_iceberg=table.provider == "iceberg",
+                    is_hudi=table.provider == "hudi",
+                )
+                for table in list_tables(spark, schema)
+            ]
         # `schema: catalog.namespace` addresses another catalog; Spark answers with the namespace.
         found = super().list_relations_without_caching(schema_relation)
         return [

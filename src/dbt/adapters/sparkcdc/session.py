@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +96,17 @@ def warm_up(creds: SparkCdcCredentials, *, record: bool = False, brief: bool = F
         global _failure
         with _lock:
             try:
-                _local_root(creds, record, brief)
+                root = _local_root(creds, record, brief)
             except DbtRuntimeError as exc:
                 _failure = exc  # told where a connection is wanted
+                return
+        # The first job loads what all later ones need; dbt lists its schemas meanwhile.
+        with contextlib.suppress(Exception):
+            root.spark.newSession().sql("select count(*) from range(1)").collect()
 
     if _root is None and not creds.remote:
+        import pyspark.sql  # noqa: F401  # in a thread beside dbt's parser it takes twice as long
+
         threading.Thread(target=start, name="spark-warm-up", daemon=True).start()
 
 
@@ -217,6 +224,8 @@ def _launch(conf: dict[str, str], log: Path, inherited: Iterable[int]) -> tuple[
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    # py4j's first conversion of an argument imports pandas; that can be done while Java starts.
+    threading.Thread(target=import_module, args=["pyspark.testing.utils"], daemon=True).start()
     gateway = _gateway(conf, log, inherited)
     began = log.stat().st_size
     try:

@@ -19,7 +19,7 @@ LONG_RUN = (
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
 )
-BRIEF_RUN = ("-XX:TieredStopAtLevel=1",)
+BRIEF_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def launch_settings(

@@ -1,0 +1,57 @@
+"""What a schema holds, asked of Spark's catalog in one go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dbt_common.exceptions import DbtRuntimeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Listed(NamedTuple):
+    """A table or view: its name, whether it is a view, and the format of a table."""
+
+    name: str
+    is_view: bool
+    provider: str
+
+
+def list_tables(spark: SparkSession, schema: str) -> list[Listed]:
+    """Returns the tables and views of a schema.
+
+    `show table extended` gives the same, but fetches tables from the metastore one by one, 10 ms
+    each, whenever dbt starts.
+
+    Args:
+        spark: A session in this process; a session of Connect has no catalog to ask.
+        schema: Schema of the session's own catalog.
+
+    Raises:
+        DbtRuntimeError: The metastore cannot be read.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    catalog = spark._jsparkSession.sessionState().catalog()
+    converters = getattr(spark._jvm, "scala.jdk.javaapi.CollectionConverters")
+    try:
+        if not catalog.databaseExists(schema):
+            return []
+        names = catalog.listTables(schema, "*", False)
+        tables = converters.asJava(catalog.getTablesByName(names))
+    except Py4JJavaError as exc:
+        raise DbtRuntimeError(f"Schema {schema} cannot be listed: {exc.java_exception}") from exc
+    return [
+        Listed(table.identifier().table(), table.tableType().name() == "VIEW", _provider(table))
+        for table in tables
+    ]
+
+
+def _provider(table: object) -> str:
+    # Under a Hive catalog Iceberg's tables read `hive`.
+    kind = table.properties().get("table_type")  # type: ignore[attr-defined]
+    if kind.isDefined() and kind.get().lower() == "iceberg":
+        return "iceberg"
+    provider = table.provider()  # type: ignore[attr-defined]
+    return provider.get().lower() if provider.isDefined() else ""
