@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 ROWS_A_CHUNK = 10_000
+NAMES = "_table string, _file string"
 FILES = "path string, modificationTime timestamp, length bigint, content binary"
 LINES = "_table string, value string, _file string, _row bigint, _batch bigint, _problem string"
 ARROW_LINES = pa.schema(
@@ -128,7 +129,8 @@ def model(dbt: Any, session: Any) -> Any:
         " ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')"
     )
     known = session.table(str(dbt.this)).collect() if dbt.is_incremental else []
-    if known and not set(names_below(session, folder)) - {row["_file"] for row in known}:
+    unknown = set(names_below(session, folder)) - {row["_file"] for row in known}
+    if known and not unknown:
         return session.table(str(dbt.this)).limit(0)
 
     location = session.sql(f"describe detail {raw}").first()["location"]
@@ -144,11 +146,25 @@ def model(dbt: Any, session: Any) -> Any:
     )
 
     # From what this table knows, not from what the raw table held: a run may have died in between.
-    last = max((row["_batch"] for row in known), default=-1)
-    landed = session.table(raw).where(F.col("_batch") > last)
-    return landed.groupBy("_table", "_file", "_batch").agg(
+    last = max((row["_batch"] for row in known if row["_batch"] is not None), default=-1)
+    new = session.table(raw).where(F.col("_batch") > last)
+    landed = new.groupBy("_table", "_file", "_batch").agg(
         F.min("_landed_at").alias("_landed_at"),
         F.count_if(F.col("_problem").isNull()).alias("lines"),
         F.count_if(F.col("_problem").isNotNull()).alias("unreadable"),
         F.first("_problem", ignorenulls=True).alias("problem"),
+    )
+    # Spark passes over files of no bytes, so no row of the raw table tells of them.
+    empty = unknown - {row["_file"] for row in landed.select("_file").distinct().collect()}
+    if not empty:
+        return landed
+    return landed.unionByName(
+        session.createDataFrame([(name.split("/")[0], name) for name in empty], NAMES).selectExpr(
+            "*",
+            "cast(null as bigint) as _batch",
+            "current_timestamp() as _landed_at",
+            "0L as lines",
+            "1L as unreadable",
+            "'empty file' as problem",
+        )
     )

@@ -44,6 +44,12 @@ COUNTS = {
 }
 AUDIT = "select table_name, " + ", ".join(COUNTS) + " from {{ ref('cdc_audit') }} order by 1"
 
+LANDED = (
+    "select _table, _file, lines, unreadable, problem from {{ ref('landing') }}"
+    " where problem is not null or _table not in (select table_name from {{ ref('cdc_audit') }})"
+    " order by _file"
+)
+
 CLOSING = """
 They are Delta tables in warehouse/: <table> holds the current rows, <table>_history every version.
   .venv/bin/dbt --quiet show --inline "select * from {{ ref('customers') }}" --limit 5
@@ -298,6 +304,26 @@ def audit_table(rows: Sequence[Mapping[str, Any]], seconds: Mapping[str, float])
     return table
 
 
+def troubles(files: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns what is to be said of quarantined events and of files that were not read whole.
+
+    Args:
+        files: Rows of `landing` that have a problem, or whose table no source declares.
+    """
+    lines = [
+        "",
+        "[yellow]Bad events[/] are kept with reason, payload and origin in <table>_quarantine.",
+    ]
+    for file in files:
+        what = (
+            f"{file['problem']}; {file['lines']:,} lines of it were read"
+            if file["problem"]
+            else f"landed, but no source reads a table of the name {file['_table']}"
+        )
+        lines.append(f"  {escape(file['_file'])}: {escape(what)}")
+    return lines
+
+
 def main() -> int:
     """Builds what has not been built yet; returns the exit code."""
     os.chdir(ROOT)
@@ -345,6 +371,10 @@ def main() -> int:
     rows = [row.dict() for row in audit.results[0].agate_table.rows]
     console.print()
     console.print(audit_table(rows, per_table(seconds, [row["table_name"] for row in rows])))
+    if own or any(row["events_quarantined"] for row in rows):
+        landed = run_dbt(["show", "--inline", LANDED, "--limit", "-1"])
+        for line in troubles(row.dict() for row in landed.results[0].agate_table.rows):
+            console.print(line, soft_wrap=True)
     console.print(CLOSING)
     return 0
 

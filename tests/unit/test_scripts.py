@@ -217,3 +217,16 @@ def test_files_put_into_the_landing_folder_by_hand_are_noticed(tmp_path, monkeyp
     assert not build.dropped_in(landing, state)
     write(landing / "orders" / "mine.jsonl")
     assert build.dropped_in(landing, state)
+
+
+def test_files_in_trouble_are_named():
+    told = build.troubles(
+        [
+            {"_table": "a", "_file": "a/x.gz", "lines": 17, "problem": "gzip file is cut off"},
+            {"_table": "b", "_file": "b/y.jsonl", "lines": 1, "problem": None},
+        ]
+    )
+    assert told[2:] == [
+        "  a/x.gz: gzip file is cut off; 17 lines of it were read",
+        "  b/y.jsonl: landed, but no source reads a table of the name b",
+    ]
