@@ -6,7 +6,7 @@
     {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
-        "ignore_null_updates", "except_columns", "track_history_columns", "on_bad_event", "payload", "where",
+        "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "on_bad_event", "payload", "where",
         "landed", "arrival", "origin",
     ] -%}
     {%- for option in given if option not in known -%}
@@ -68,6 +68,12 @@
             {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
                 ~ " carries its operation itself. Remove it.") -%}
         {%- endfor -%}
+    {%- endif -%}
+    {%- for option in ["history", "insert_only", "landed"] if d[option] is not boolean -%}
+        {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. It is true or false.") -%}
+    {%- endfor -%}
+    {%- if not d.history and d.track_history_columns -%}
+        {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}
     {%- endif -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
         {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}

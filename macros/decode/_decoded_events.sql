@@ -212,6 +212,9 @@ identified_events as (
     {%- if time -%}
         {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
     {%- endif -%}
+    {%- if d.insert_only -%}
+        {%- do reasons.append("case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end") -%}
+    {%- endif -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- do reasons.append(
             "case when " ~ row_event ~ " and cast(" ~ cdc._given(key) ~ " as string) is null then "

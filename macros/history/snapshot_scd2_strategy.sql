@@ -15,27 +15,20 @@
     {%- endif -%}
     {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
     {%- set stamp = cdc._read_stamp(target) if target_exists and not rebuild else {} -%}
-    {%- set read_from = stamp.get("read_to") -%}
-    {%- set read_to = cdc._last_arrival(t, node.compiled_code) -%}
     {%- do t.update({
         "target": target,
         "tombstones": target.incorporate(path={"identifier": target.identifier ~ "_tombstones"}),
         "tombstones_known": "tombstones" in stamp,
         "rebuild": rebuild,
-        "read_from": read_from,
-        "read_to": read_to,
-        "nothing_new": read_from is not none and read_to is not none and read_to <= read_from,
         "scd_id": "dbt_scd_id",
         "unique_key": t.key_columns,
     }) -%}
-    {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}
-        {%- do cdc._refuse_bad_events(t) -%}
-    {%- endif -%}
+    {%- do cdc._find_position(t, node.compiled_code, stamp) -%}
     {%- if target_exists and not t.nothing_new -%}
         {%- do t.update({"steps": cdc._steps(cdc._table_location(target))}) -%}
         {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
-    {%- set position = {} if read_to is none else {"read_to": read_to} -%}
+    {%- set position = {} if t.read_to is none else {"read_to": t.read_to} -%}
     {%- if target_exists -%}
         {%- do position.update({"tombstones": true}) -%}
     {%- endif -%}
@@ -43,6 +36,21 @@
     {#- dbt hands the strategy to the staging step only; the merge finds it here. -#}
     {%- do model.update({"cdc_history": t}) -%}
     {{ return(t) }}
+{%- endmacro %}
+
+
+{#- From where to where a run reads: after the table's stamp, up to the newest arrival. Refuses bad events where declared. -#}
+{% macro _find_position(t, events_sql, stamp) -%}
+    {%- set read_from = stamp.get("read_to") -%}
+    {%- set read_to = cdc._last_arrival(t, events_sql) -%}
+    {%- do t.update({
+        "read_from": read_from,
+        "read_to": read_to,
+        "nothing_new": read_from is not none and read_to is not none and read_to <= read_from,
+    }) -%}
+    {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}
+        {%- do cdc._refuse_bad_events(t) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 

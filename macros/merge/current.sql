@@ -1,10 +1,16 @@
-{#- The body of a final table: the current row of each living key of a history. -#}
+{#-
+    The body of a final table: the current row of each living key of a history. Of a staging model where the source is declared
+    with `history: false`.
+-#}
 {% macro current(history) -%}
     {{ return(adapter.dispatch("current", "cdc")(history)) }}
 {%- endmacro %}
 
 
 {% macro default__current(history) -%}
+    {%- if execute and cdc._is_staging(history) -%}
+        {{ return(cdc._current_without_history(history)) }}
+    {%- endif -%}
     {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
     {%- set updates = runs and is_incremental() -%}
     {%- set seen = {"read": none, "now": none, "id": none} -%}
@@ -31,6 +37,25 @@
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
     {%- endif -%}
     {{ return(cdc._changed_rows(history, seen.read, seen.now)) }}
+{%- endmacro %}
+
+
+{#- Whether a final table reads events and not a history, as it may where the source says so. -#}
+{% macro _is_staging(relation) -%}
+    {%- set above = graph.nodes.values() | selectattr("relation_name", "equalto", relation | string) | list -%}
+    {%- if not above or above[0].resource_type == "snapshot" -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- set declaration = cdc._upstream_declaration(above[0]) -%}
+    {%- if declaration is none -%}
+        {{ return(false) }}
+    {%- elif declaration.history -%}
+        {%- do exceptions.raise_compiler_error(cdc._problem_report([
+            model.name ~ ": `cdc.current` reads " ~ above[0].name ~ ", which is no history. Make a snapshot of it with"
+            ~ " `strategy: cdc.scd2` and read that, or declare `history: false` on " ~ declaration.table ~ "."
+        ])) -%}
+    {%- endif -%}
+    {{ return(true) }}
 {%- endmacro %}
 
 

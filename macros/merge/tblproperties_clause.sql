@@ -6,6 +6,10 @@
         {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros -%}
         {%- do properties.update({"delta.enableChangeDataFeed": "true"}) -%}
+        {%- for id in model.depends_on.nodes if id.startswith("model.") -%}
+            {%- set events_sql = "select * from " ~ graph.nodes[id].relation_name -%}
+            {%- do properties.update(cdc._history_properties(cdc._history_traits(model, events_sql))) -%}
+        {%- endfor -%}
     {%- endif -%}
     {%- if not properties -%}
         {{ return(dbt.spark__tblproperties_clause()) }}

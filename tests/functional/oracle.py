@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 
 class Event(NamedTuple):
-    """One event of the test table; `b` is left unset by None (ignore_null_updates)."""
+    """One event of the test tables; `b` is left unset by None (ignore_null_updates)."""
 
     scenario: int | None
     id: int | None
-    seq: int
+    position: int
     op: str
     a: str | None
     b: str | None
@@ -30,27 +31,40 @@ class Version(NamedTuple):
     changed: int
 
 
-def histories(events: list[Event], tracked: tuple[str, ...] = ("a", "b")) -> set[Version]:
+def histories(
+    events: Iterable[Event],
+    tracked: tuple[str, ...] = ("a", "b"),
+    ids: Mapping[Event, int] | None = None,
+) -> set[Version]:
     """Folds events to the versions of every key.
 
     Args:
         events: In any order, with repetitions.
         tracked: Columns whose change begins a version.
+        ids: What orders upserts of one key at one position.
 
     Returns:
         All versions.
     """
-    truncates = {event.seq for event in events if event.op == "T"}
+    truncates = set()
     by_key: dict[tuple[Any, Any], set[Event]] = defaultdict(set)
     for event in events:
-        if event.op != "T":
+        if event.op == "T":
+            truncates.add(event.position)
+        else:
             by_key[event.scenario, event.id].add(event)
     found = set()
     for (scenario, key), own in by_key.items():
         # A truncate is a delete of every key.
-        ends = {Event(scenario, key, seq, "D", None, None) for seq in truncates}
+        ends = {Event(scenario, key, position, "D", None, None) for position in truncates}
         found |= fold(
-            scenario, key, sorted(own | ends, key=lambda e: (e.seq, e.op == "D")), tracked
+            scenario,
+            key,
+            sorted(
+                own | ends,
+                key=lambda e: (e.position, e.op == "D", ids.get(e, 0) if ids else 0),
+            ),
+            tracked,
         )
     return found
 
@@ -62,17 +76,17 @@ def fold(scenario: Any, key: Any, events: list[Event], tracked: tuple[str, ...])
     for event in events:
         if event.op == "D":
             if row is not None:
-                versions[-1]["seq_end"] = event.seq
+                versions[-1]["seq_end"] = event.position
             row = None
             continue
         values = {"a": event.a, "b": event.b if event.b is not None or row is None else row["b"]}
-        born = row["created"] if row else event.seq
+        born = row["created"] if row else event.position
         if row is None or any(values[name] != row[name] for name in tracked):
             if row is not None:
-                versions[-1]["seq_end"] = event.seq
-            versions.append({"seq": event.seq, "seq_end": None, "created": born, "changed": 0})
+                versions[-1]["seq_end"] = event.position
+            versions.append({"seq": event.position, "seq_end": None, "created": born, "changed": 0})
         if row is None or any(values[name] != row[name] for name in values):
-            versions[-1]["changed"] = event.seq
+            versions[-1]["changed"] = event.position
         versions[-1] |= values
         row = {**values, "created": born}
     return {Version(scenario=scenario, id=key, **version) for version in versions}

@@ -1,6 +1,7 @@
 {#-
-    A table holds exactly the rows of another one, column by column: all columns that the other one has. Without a
-    unique_key whole rows are compared, and counted.
+    A table holds exactly the rows of another one, column by column: all columns that the other one has. With a unique_key counts
+    and checksums of buckets are compared first, and then the rows of the buckets that differ. Without one, whole rows are
+    compared, and counted.
 #}
 {% test matches_source(model, compare_to, unique_key=none) %}
 
@@ -8,13 +9,24 @@
 {%- set columns = adapter.get_columns_in_relation(compare_to) | map(attribute="name") | list if execute else ["_"] %}
 {%- set list = cdc._column_list(columns) %}
 
-{%- if keys %}
+{%- set looks = execute and flags.WHICH in ["build", "test"] %}
+{%- set buckets = cdc._differing_buckets(model, compare_to, keys, columns) if keys and looks else none %}
+
+{%- if buckets == [] %}
+
+select 'equal, by counts and checksums' as difference
+where false
+
+{%- elif keys %}
+
+{%- set where = "where " ~ cdc._bucket_of(keys) ~ " in (" ~ (buckets | join(", ")) ~ ")" if buckets else "" %}
 
 with expected_rows as (
     select
         {{ list }},
         true as _is_there
     from {{ compare_to }}
+    {{ where }}
 ),
 
 actual_rows as (
@@ -22,6 +34,7 @@ actual_rows as (
         {{ list }},
         true as _is_there
     from {{ model }}
+    {{ where }}
 )
 
 select

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import random
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,29 @@ import pytest
 from dbt.tests.util import run_dbt
 
 from tests.functional.oracle import Event, Version, histories
+from tests.functional.scenarios import (
+    BATCHES,
+    Arrival,
+    Scenario,
+    draw_scenarios,
+    pack,
+    shrink,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
-SCENARIOS = 400
-BATCHES = 3
+SCENARIOS = int(os.environ.get("SCENARIOS", "10000"))
+SOAK_MINUTES = float(os.environ.get("MINUTES", "0"))
 
+# As in profiles.yml: compiling a query would take longer than running it.
+SMALL = {
+    "spark.sql.shuffle.partitions": 1,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": False,
+}
+
+# One table of events, read by three declarations: the order by a struct, by an expression, and
+# without a history.
 SOURCES = """
 version: 2
 sources:
@@ -25,12 +46,12 @@ sources:
         cdc:
           format: flagged
           keys: [scenario, id]
-          sequence_by: seq
           operation: op
           ignore_null_updates: [b]
           arrival: batch
     tables:
       - name: changes
+        config: {meta: {cdc: {sequence_by: [step, sub]}}}
         columns: &columns
           - {name: scenario, data_type: int}
           - {name: id, data_type: int}
@@ -38,7 +59,11 @@ sources:
           - {name: b, data_type: string}
       - name: tracked
         identifier: changes
-        config: {meta: {cdc: {track_history_columns: [a]}}}
+        config: {meta: {cdc: {sequence_by: step * 100 + sub, track_history_columns: [a]}}}
+        columns: *columns
+      - name: alone
+        identifier: changes
+        config: {meta: {cdc: {sequence_by: [step, sub], history: false}}}
         columns: *columns
 """
 
@@ -57,41 +82,139 @@ FINAL = """
 {{{{ config(
     materialized='incremental', incremental_strategy='merge', unique_key=['scenario', 'id']
 ) }}}}
-{{{{ cdc.current(ref('{name}_history')) }}}}
+{{{{ cdc.current(ref('{read}')) }}}}
 """
 
-
-def random_events(seed: int) -> list[Event]:
-    """Some events of many small worlds, and two truncates that hit them all."""
-    dice = random.Random(seed)
-    events = [Event(None, None, seq, "T", None, None) for seq in (9, 17)]
-    for scenario in range(SCENARIOS):
-        for key in range(dice.randint(1, 3)):
-            for seq in dice.sample(range(1, 31), dice.randint(1, 8)):
-                a, b = dice.choice("xyz"), dice.choice(["p", "q", None, None])
-                kind = dice.random()
-                if kind < 0.75:
-                    events.append(Event(scenario, key, seq, dice.choice("IU"), a, b))
-                if kind > 0.65:  # now and then at the position of an upsert: the delete wins
-                    events.append(Event(scenario, key, seq, "D", None, None))
-    return events
+DECLARED = {
+    "changes": (("a", "b"), "changes_history"),
+    "tracked": (("a",), "tracked_history"),
+    "alone": (("a", "b"), "stg_alone"),
+}
+TABLES = ["changes_history", "tracked_history", "changes_final", "tracked_final", "alone_final"]
 
 
-def in_batches(events: list[Event], seed: int) -> list[list[Event]]:
-    """The events in any order, some of them twice; every truncate in another batch."""
-    dice = random.Random(seed)
-    doubled = events + dice.sample(events, len(events) // 7)
-    batches: list[list[Event]] = [[] for _ in range(BATCHES)]
-    for event in doubled:
-        batches[dice.randrange(BATCHES)].append(event)
-    return batches
+class Tables:
+    """What the tests of one project ask of it."""
+
+    def __init__(self, project: Any, spark: Any) -> None:
+        self.project, self.spark, self.schema = project, spark, project.test_schema
+
+    def empty(self) -> None:
+        """Drops what was built, and makes the table of events anew."""
+        for table in TABLES + [f"{name}_history_tombstones" for name in ("changes", "tracked")]:
+            self.spark.sql(f"drop table if exists {self.schema}.{table}")
+        self.spark.sql(
+            f"create or replace table {self.schema}.changes (scenario int, id int, step int,"
+            " sub int, op string, a string, b string, batch int) using delta"
+        )
+
+    def put(self, batch: int, events: list[Event]) -> None:
+        rows = [
+            (e.scenario, e.id, e.position // 100, e.position % 100, e.op, e.a, e.b, batch)
+            for e in events
+        ]
+        table = self.spark.table(f"{self.schema}.changes")
+        frame = self.spark.createDataFrame(rows, table.schema)
+        frame.coalesce(1).write.format("delta").mode("append").saveAsTable(f"{self.schema}.changes")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.spark.sql(query.format(schema=self.schema)).collect()]
+
+    def everything(self, table: str) -> list[tuple[Any, ...]]:
+        return sorted(self.rows(f"select * from {{schema}}.{table}"), key=repr)
+
+    def commits(self, table: str) -> int:
+        return len(self.rows(f"describe history {{schema}}.{table}"))
+
+    def ids(self, name: str) -> dict[Event, int]:
+        """The id that each event has got: it orders upserts of one position."""
+        position = number(name, "_seq")
+        found = self.rows(
+            f"select scenario, id, {position}, _op, a, b, _event_id from {{schema}}.stg_{name}"
+        )
+        return {Event(*row[:6]): row[6] for row in found}
+
+    def differences(self, events: list[Event]) -> dict[int, str]:
+        """Compares all tables with the oracle; the differences by scenario."""
+        wrong: dict[int, str] = {}
+        for name, (tracked, _) in DECLARED.items():
+            expected = histories(events, tracked, self.ids(name))
+            if name != "alone":
+                columns = ", ".join(
+                    number(name, column)
+                    for column in ("_seq", "_seq_end", "_cdc_created_at", "_cdc_seq")
+                )
+                found = self.rows(
+                    f"select scenario, id, a, b, {columns} from {{schema}}.{name}_history"
+                )
+                versions = [Version(*row) for row in found]
+                compare(wrong, f"{name}_history", set(expected), versions)
+            columns = ", ".join(
+                number(name, column)
+                for column in ("_cdc_created_at", "_cdc_updated_at", "_cdc_seq")
+            )
+            living = "where _cdc_deleted_at is null" if name == "alone" else ""
+            compare(
+                wrong,
+                f"{name}_final",
+                {
+                    (v.scenario, v.id, v.a, v.b, v.created, v.changed, v.changed)
+                    for v in expected
+                    if v.seq_end is None
+                },
+                self.rows(
+                    f"select scenario, id, a, b, {columns} from {{schema}}.{name}_final {living}"
+                ),
+            )
+        return wrong
+
+    def broken(self, scenarios: list[Scenario]) -> list[int]:
+        """Runs scenarios batch by batch; the numbers of those whose tables are not the oracle's."""
+        self.empty()
+        arrivals = pack(scenarios)
+        wrong: dict[int, str] = {}
+        for batch in range(BATCHES):
+            self.put(batch, arriving(arrivals, batch))
+            run_dbt(["build"])
+            wrong |= self.differences(
+                [event for event, batches in arrivals if min(batches) <= batch]
+            )
+        return sorted(wrong)
+
+    def explain(self, scenarios: list[Scenario], number: int) -> str:
+        """A scenario that fails, shrunk, as a test case to copy."""
+        shrunk = shrink(scenarios[number], self.broken)
+        self.broken([shrunk])
+        lines = ",\n    ".join(map(repr, shrunk))
+        return f"A scenario fails:\nSCENARIO = (\n    {lines},\n)\nassert broken([SCENARIO]) == []"
 
 
-def literal(value: Any) -> str:
-    return "null" if value is None else repr(value)
+def number(name: str, column: str) -> str:
+    """A position as the oracle counts them."""
+    if name == "tracked":
+        return column
+    return f"{column}.part_1 * 100 + {column}.part_2"
+
+
+def compare(wrong: dict[int, str], table: str, expected: set[Any], found: list[Any]) -> None:
+    for row in expected ^ set(found):
+        side = "missing" if row in expected else "surplus"
+        wrong[row[0]] = f"{table}: {side} {row}"
+    for row, times in Counter(found).items():
+        # Of versions without duration, those of ties, two can look the same.
+        if times > 1 and row[4] != row[5]:
+            wrong[row[0]] = f"{table}: {times} times {row}"
+
+
+def arriving(arrivals: list[Arrival], batch: int) -> list[Event]:
+    return [event for event, batches in arrivals for number in batches if number == batch]
 
 
 class TestOneAnswer:
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
+        return dbt_profile_target | {"server_side_parameters": SMALL}
+
     @pytest.fixture(scope="class")
     def packages(self) -> dict[str, Any]:
         return {"packages": [{"local": str(ROOT)}]}
@@ -106,76 +229,56 @@ class TestOneAnswer:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         models = {"sources.yml": SOURCES}
-        for name in ("changes", "tracked"):
+        for name, (_, read) in DECLARED.items():
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
-            models[f"{name}_final.sql"] = FINAL.format(name=name)
+            models[f"{name}_final.sql"] = FINAL.format(read=read)
         return models
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
         return {"snapshots.yml": SNAPSHOTS}
 
-    def put(self, project: Any, batch: int, events: list[Event]) -> None:
-        rows = ", ".join(f"({', '.join(map(literal, event))}, {batch})" for event in events)
-        project.run_sql(f"insert into {project.test_schema}.changes values {rows}")
-
-    def history(self, project: Any, name: str) -> list[Version]:
-        rows = project.run_sql(
-            "select scenario, id, a, b, _seq, _seq_end, _cdc_created_at, _cdc_seq"
-            f" from {project.test_schema}.{name}_history",
-            fetch="all",
-        )
-        return [Version(*row) for row in rows]
-
-    def everything(self, project: Any, table: str) -> list[tuple[Any, ...]]:
-        return sorted(
-            project.run_sql(f"select * from {project.test_schema}.{table}", fetch="all"), key=repr
-        )
-
-    def commits(self, project: Any, table: str) -> int:
-        return len(project.run_sql(f"describe history {project.test_schema}.{table}", fetch="all"))
-
-    def check(self, project: Any, events: list[Event]) -> None:
-        for name, tracked in (("changes", ("a", "b")), ("tracked", ("a",))):
-            expected = histories(events, tracked)
-            actual = self.history(project, name)
-            assert len(actual) == len(set(actual))
-            assert set(actual) == expected
-            current = self.everything(project, f"{name}_final")
-            assert [row[:4] for row in current] == sorted(
-                [(v.scenario, v.id, v.a, v.b) for v in expected if v.seq_end is None], key=repr
-            )
-            assert {row[4:] for row in current} == {
-                (v.created, v.changed, v.changed) for v in expected if v.seq_end is None
-            }
-
-    def test_any_batching_any_order(self, project: Any) -> None:
+    @pytest.fixture
+    def tables(self, project: Any, spark: Any) -> Iterator[Tables]:
         run_dbt(["deps"])
         run_dbt(["parse"])  # deps forgets the adapter
-        project.run_sql(
-            f"create table {project.test_schema}.changes"
-            " (scenario int, id int, seq int, op string, a string, b string, batch int) using delta"
-        )
-        events = random_events(seed=4)
-        seen: list[Event] = []
-        for batch, part in enumerate(in_batches(events, seed=5)):
-            self.put(project, batch, part)
-            seen += part
+        yield Tables(project, spark)
+
+    def test_any_batching_any_order(self, tables: Tables) -> None:
+        tables.empty()
+        scenarios = draw_scenarios(SCENARIOS, start=20261121)
+        arrivals = pack(scenarios)
+        events = [event for event, _ in arrivals]
+        for batch in range(BATCHES):
+            tables.put(batch, arriving(arrivals, batch))
             run_dbt(["build"])
-            self.check(project, seen)
+            seen = [event for event, batches in arrivals if min(batches) <= batch]
+            wrong = tables.differences(seen)
+            assert not wrong, tables.explain(scenarios, min(wrong))
 
         # Nothing new writes nothing.
-        commits = [self.commits(project, f"{name}_history") for name in ("changes", "tracked")]
+        commits = [tables.commits(table) for table in TABLES]
         run_dbt(["build"])
-        assert commits == [
-            self.commits(project, f"{name}_history") for name in ("changes", "tracked")
-        ]
+        assert commits == [tables.commits(table) for table in TABLES]
 
         # A replay changes no row, and a rebuild from the raw events gives the same rows.
-        tables = ["changes_history", "tracked_history", "changes_final", "tracked_final"]
-        before = {table: self.everything(project, table) for table in tables}
-        self.put(project, BATCHES, events[: len(events) // 2])
+        before = {table: tables.everything(table) for table in TABLES}
+        tables.put(BATCHES, events[: len(events) // 2])
         run_dbt(["build"])
-        assert before == {table: self.everything(project, table) for table in tables}
+        assert before == {table: tables.everything(table) for table in TABLES}
         run_dbt(["build", "--full-refresh"])
-        assert before == {table: self.everything(project, table) for table in tables}
+        assert not tables.differences(events)
+        assert {t: before[t] for t in TABLES[:4]} == {t: tables.everything(t) for t in TABLES[:4]}
+
+    @pytest.mark.skipif(not SOAK_MINUTES, reason="make soak MINUTES=n")
+    def test_soak(self, tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
+        start = time.time_ns()
+        end = time.monotonic() + SOAK_MINUTES * 60
+        proven = 0
+        while time.monotonic() < end:
+            scenarios = draw_scenarios(SCENARIOS, start + proven)
+            broken = tables.broken(scenarios)
+            assert not broken, tables.explain(scenarios, broken[0])
+            proven += len(scenarios)
+            with capsys.disabled():
+                print(f"{proven:,} scenarios equal the oracle after every batch")

@@ -1,0 +1,223 @@
+{#-
+    The final table of a source that is declared with `history: false`: the present life of each key, folded from the events
+    themselves. The table keeps what a later event needs: `_events`, those of the present life with their values; a row
+    with `_cdc_deleted_at` for each key that is gone, and one without a key for the last truncate.
+-#}
+{% macro _current_without_history(events) -%}
+    {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
+    {%- set source_sql = "select * from " ~ events -%}
+    {%- set t = cdc._history_traits(model, source_sql) -%}
+    {#- A life is one version: without tracked columns only births begin one, and each event keeps its values. -#}
+    {%- do t.update({"tracked": [], "target": this}) -%}
+    {%- if not runs -%}
+        {{ return(cdc._first_lives(t, source_sql)) }}
+    {%- endif -%}
+    {%- set updates = is_incremental() -%}
+    {%- if updates -%}
+        {%- do cdc._refuse_drift(model, t, cdc._table_properties(this)) -%}
+    {%- endif -%}
+    {%- do cdc._find_position(t, source_sql, cdc._read_stamp(this) if updates else {}) -%}
+    {%- do cdc._write_stamp(this, {} if t.read_to is none else {"read_to": t.read_to}) -%}
+    {%- if not updates -%}
+        {{ return(cdc._first_lives(t, source_sql)) }}
+    {%- elif t.nothing_new -%}
+        {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
+    {%- endif -%}
+    {%- do t.update({"steps": cdc._steps(cdc._table_location(this))}) -%}
+    {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
+    {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
+    {{ return("select * from " ~ t.steps.changes.view) }}
+{%- endmacro %}
+
+
+{% macro _first_lives(t, source_sql) -%}
+with new_events as (
+    {{ cdc._new_events(t, source_sql, until=t.read_to) | indent(4) }}
+),
+
+events as (
+    select * from new_events
+    where _op <> 'T'
+),
+
+truncates as (
+    select distinct
+        _seq,
+        {{ "_ts," if t.time == "_ts" }}
+        _event_id
+    from new_events
+    where _op = 'T'
+),
+
+{{ cdc._lives(t) }}
+
+select * except (_op) from lives
+where _op = 'U'
+{%- endmacro %}
+
+
+{#- The touched rows unfolded into the events that made them, joined by the new ones and folded again. -#}
+{% macro _changed_lives(t) -%}
+    {%- set keys = cdc._column_list(t.key_columns) -%}
+    {%- set no_key = [] -%}
+    {%- for key in t.key_columns -%}
+        {%- do no_key.append(cdc._quoted(key) ~ " is null") -%}
+    {%- endfor -%}
+with new_events as (
+    select * from {{ t.steps.events.view }}
+    where _op <> 'T'
+),
+
+new_truncates as (
+    select * from {{ t.steps.events.view }}
+    where _op = 'T'
+),
+
+touched_keys as (
+    select {{ keys }}
+    from new_events
+    union
+    select {{ cdc._column_list(t.key_columns, "known") }}
+    from {{ t.target }} as known
+    cross join (select max(_seq) as _last from new_truncates) as last_truncate
+    where exists(known._events, event -> event._op <> 'T' and event._seq <= _last)
+),
+
+known_events as (
+    select
+        {{ cdc._column_list(t.key_columns, "known") }},
+        inline(known._events)
+    from {{ t.target }} as known
+    left semi join touched_keys on {{ cdc._same(t.key_columns, "known", "touched_keys") }}
+),
+
+known_truncates as (
+    select inline(_events)
+    from {{ t.target }}
+    where {{ no_key | join(" and ") }}
+),
+
+truncates as (
+    select
+        _seq,
+        {{ "_ts," if t.time == "_ts" }}
+        _event_id
+    from new_truncates
+    union
+    select
+        _seq,
+        {{ "_ts," if t.time == "_ts" }}
+        _event_id
+    from known_truncates
+),
+
+events as (
+    select * from new_events
+    union all
+    select
+        {{ keys }},
+        {%- for column in t.value_columns %}
+        _image.{{ cdc._quoted(column) }},
+        {%- endfor %}
+        _op,
+        _seq,
+        {{ "_ts," if t.time == "_ts" }}
+        _event_id,
+        _unset
+    from known_events
+    where _op <> 'T'
+),
+
+{{ cdc._lives(t) }}
+
+select * from lives
+{%- endmacro %}
+
+
+{#-
+    From the CTEs `events` and `truncates`: what becomes of each key (_op), its last life or that it is gone, and a row for the last
+    truncate. Of what is over only the last end is kept, and nothing of what lies before the last truncate: no event
+    that comes later can need it. So the table depends on the set of events alone, its hidden columns too.
+-#}
+{% macro _lives(t) -%}
+    {%- set keys = cdc._column_list(t.key_columns) -%}
+    {%- set time = t.time -%}
+{{ cdc._versions(t) }},
+
+truncate_ends as (
+    select
+        max(_seq) as _seq,
+        {{ "max_by(_ts, _seq) as _ts," if time == "_ts" }}
+        max_by(_event_id, _seq) as _event_id
+    from truncates
+),
+
+followed_lives as (
+    select
+        *,
+        dbt_scd_id is not null and _seq_end is null as _is_living,
+        max(array_max(filter(_events, event -> event._op in ('D', 'M')))) over (partition by {{ keys }}) as _end,
+        row_number() over (partition by {{ keys }} order by _seq desc nulls last) as _latest
+    from versions
+),
+
+last_lives as (
+    select
+        followed_lives.* except (_end),
+        if(truncate_ends._seq is null or _end._seq > truncate_ends._seq, _end, null) as _end,
+        truncate_ends._seq as _truncated
+    from followed_lives
+    cross join truncate_ends
+    where _latest = 1
+),
+
+lives as (
+    select
+        {{ keys }},
+        {%- for column in t.value_columns %}
+        {%- set name = cdc._quoted(column) %}
+        if(_is_living, {{ name }}, null) as {{ name }},
+        {%- endfor %}
+        if(_is_living, _cdc_created_at, null) as _cdc_created_at,
+        if(_is_living, dbt_updated_at, _end.{{ time }}) as _cdc_updated_at,
+        if(_is_living, _cdc_seq, coalesce(_end._seq, _truncated)) as _cdc_seq,
+        if(_is_living, null, _end.{{ time }}) as _cdc_deleted_at,
+        concat(
+            array_compact(array(_end)),
+            filter(_events, event -> _is_living and event._op in ('I', 'U'))
+        ) as _events,
+        if(_is_living or _end is not null, 'U', 'D') as _op
+    from last_lives
+    union all
+    select
+        {%- for column in t.key_columns + t.value_columns %}
+        cast(null as {{ t.types[column] }}) as {{ cdc._quoted(column) }},
+        {%- endfor %}
+        cast(null as {{ t.types[time] }}) as _cdc_created_at,
+        {{ time }} as _cdc_updated_at,
+        _seq as _cdc_seq,
+        {{ time }} as _cdc_deleted_at,
+        array(struct(
+            _seq,
+            'T' as _op,
+            _event_id,
+            {{ "_ts," if time == "_ts" }}
+            cast(array() as array<string>) as _unset
+            {%- if t.value_columns %},
+            cast(null as struct<{{ cdc._struct_fields(t) }}>) as _image
+            {%- endif %}
+        )) as _events,
+        'U' as _op
+    from truncate_ends
+    where _seq is not null
+)
+{%- endmacro %}
+
+
+{% macro _struct_fields(t) -%}
+    {%- set fields = [] -%}
+    {%- for column in t.value_columns -%}
+        {%- do fields.append(cdc._quoted(column) ~ ": " ~ t.types[column]) -%}
+    {%- endfor -%}
+    {{ return(fields | join(", ")) }}
+{%- endmacro %}
