@@ -213,7 +213,8 @@ identified_events as (
         {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
     {%- endif -%}
     {%- if d.insert_only -%}
-        {%- do reasons.append("case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end") -%}
+        {%- do reasons.append(
+            "case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end") -%}
     {%- endif -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- do reasons.append(
