@@ -30,6 +30,8 @@ from dbt_spark_cdc.yaml_text import inline
 AS_TEXT = set(words.FORMATS) - {"flagged", "delta_cdf"}
 TEXTS_ONLY = {"canal", "change_event"}
 KEY_COLUMNS = 3
+# What the landing model writes beside the events.
+LANDED = {"_table", "_file", "_row", "_batch", "_problem"}
 _KEY_NAME = re.compile(r"(id|uuid|key|pk|no|nr|code|sku)", re.I)
 _ORDER_NAME = re.compile(
     r"(.*_)?(seq|sequence|sequencenum|scn|csn|lsn|position|pos|offset|version)(_?(no|nr|num|number))?",
@@ -90,7 +92,9 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
         declaration |= _row_images(found, order, types, notes)
     else:
         notes.append("order: the events' own")
-    if not found.operation and sample.kind == "json" and found.format in AS_TEXT:
+    if sample.payload == "value" and set(sample.beside) >= LANDED:
+        declaration["landed"] = True
+    elif not found.operation and _is_text(sample) and found.format in AS_TEXT:
         declaration["payload"] = sample.payload or "value"
         if routed:
             declaration |= _route(sample, found, table, declaration["payload"], notes)
@@ -104,6 +108,11 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
         notes.append(f"types guessed from values: {', '.join(guessed)}")
     columns = tuple(Column(name, types[name]) for name in types if name not in left_out)
     return Proposal(_config(sample, table, system, declaration, columns), notes)
+
+
+def _is_text(sample: Sample) -> bool:
+    """Whether the events are JSON text: in a file of lines, or in a column."""
+    return bool(sample.payload) or sample.kind == "json"
 
 
 def _config(
@@ -151,9 +160,9 @@ def _types(
         stated.update(change.types)
         for name, value in [*change.after.items(), *change.before.items()]:
             values.setdefault(name, []).append(value)
-    if sample.kind != "json" and format_name in ("flagged", "dms", "delta_cdf"):
+    if not _is_text(sample) and format_name in ("flagged", "dms", "delta_cdf"):
         stated = dict(sample.types)
-    texts = sample.kind == "csv" or format_name in TEXTS_ONLY
+    texts = (sample.kind == "csv" and not sample.payload) or format_name in TEXTS_ONLY
     types = {}
     guessed = []
     for name, given in values.items():
@@ -307,7 +316,7 @@ def report(sample: Sample, found: Recognised, proposals: Sequence[Proposal]) -> 
     yield f"# {sample.name}: {found.format}, {found.sure}"
     yield from (f"#   {reason}" for reason in found.reasons)
     yield from (f"#   note: {note}" for note in sample.notes)
-    if sample.kind == "json" and found.format not in AS_TEXT:
+    if _is_text(sample) and found.format not in AS_TEXT:
         yield "#   note: it is read as columns: load the file with Spark's reader for JSON"
     for proposal in proposals:
         yield f"# {proposal.config.system}.{proposal.config.table}"

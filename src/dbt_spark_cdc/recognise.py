@@ -91,7 +91,7 @@ def recognise(sample: Sample) -> Recognised | None:
     """
     found = []
     for name, known in FORMATS.items():
-        read = [known.reader(record) for record in sample.records]
+        read = [_read(known.reader, record) for record in sample.records]
         fitting = [changes for changes in read if changes is not None]
         share = len(fitting) / len(read)
         if share >= ENOUGH:
@@ -109,6 +109,22 @@ def recognise(sample: Sample) -> Recognised | None:
         reasons.append("none of them changes a row")
     sure = "sure" if share > 0.95 and changes and not others else "likely"
     return Recognised(name, share, sure, reasons, changes)
+
+
+def _read(reader: Reader, record: Any) -> list[Change] | None:
+    """What a reader finds; None also where the record is of its format in the name only."""
+    try:
+        changes = reader(record)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+        return None
+    return changes if changes is None or all(map(_is_sound, changes)) else None
+
+
+def _is_sound(change: Change) -> bool:
+    if not (isinstance(change.after, dict) and isinstance(change.before, dict)):
+        return False
+    names = (*change.after, *change.before, *change.keys)
+    return change.op in ("I", "U", "D", "T") and all(isinstance(name, str) for name in names)
 
 
 def _flagged(sample: Sample) -> Recognised | None:
@@ -131,7 +147,7 @@ def _flagged(sample: Sample) -> Recognised | None:
         if _is_flag(row.get(flag))
     ]
     reasons = [f"column `{flag}` holds I, U, D or T in {share:.0%} of {len(rows)} rows"]
-    if sample.kind != "json" and flag == "Op":
+    if sample.kind != "json" and not sample.payload and flag == "Op":
         reasons.append("AWS DMS gives its first column that name")
         return Recognised("dms", share, "likely", reasons, changes, flag)
     return Recognised("flagged", share, "likely" if hinted else "a guess", reasons, changes, flag)

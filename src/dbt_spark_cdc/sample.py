@@ -42,6 +42,7 @@ class Sample:
         records: The first records, as dicts; JSON that is no object as it is.
         types: Spark types of columns, where the file or table knows them.
         payload: Column that the records were found in as JSON text; empty: they are columns.
+        beside: The other columns of the table that has this one.
         notes: What was strange about it.
     """
 
@@ -50,6 +51,7 @@ class Sample:
     records: list[Any]
     types: Mapping[str, str] = field(default_factory=dict)
     payload: str = ""
+    beside: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
 
 
@@ -93,12 +95,15 @@ def unfolded(sample: Sample) -> Sample:
         return sample
     names = dict.fromkeys(name for row in sample.records for name in row)
     for name in names:
-        texts = [row.get(name) for row in sample.records if row.get(name) is not None]
-        if not texts or not all(isinstance(text, str) and text[:1] == "{" for text in texts[:20]):
+        texts = [row.get(name) for row in sample.records]
+        texts = [text for text in texts if isinstance(text, str) and text.lstrip()[:1] == "{"]
+        if len(texts) < len(sample.records) / 2:
             continue
-        events = [_json_or_none(text) for text in texts]
-        if all(isinstance(event, dict) for event in events):
-            return Sample(sample.name, "json", events, {}, name, sample.notes)
+        events = [event for event in map(_json_or_none, texts) if isinstance(event, dict)]
+        # A few bad lines are what a raw table may hold.
+        if len(events) >= len(texts) / 2:
+            beside = tuple(other for other in names if other != name)
+            return Sample(sample.name, sample.kind, events, {}, name, beside, sample.notes)
     return sample
 
 

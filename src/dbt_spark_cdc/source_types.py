@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -139,6 +140,9 @@ def of_values(values: Iterable[Any], texts: bool) -> str:
         return f"decimal({WIDEST_DECIMAL},0)" if wide else "bigint"
     if all(isinstance(value, (int, float, Decimal)) for value in given):
         return "double"
+    for kind, name in ((datetime, "timestamp"), (date, "date"), (bytes, "binary")):
+        if all(isinstance(value, kind) for value in given):
+            return name
     if not all(isinstance(value, str) for value in given):
         return "string"
     for name, shape in _SHAPES:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import tempfile
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -12,10 +13,15 @@ import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.config_table import read_config
+from dbt_spark_cdc.describe import csv_rows, propose, report
+from dbt_spark_cdc.recognise import recognise
+from dbt_spark_cdc.sample import Sample, Unreadable, read_sample
 from dbt_spark_cdc.source_types import of_database, of_debezium, of_values
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -396,6 +402,17 @@ def test_events_in_a_column_of_text_are_found(tmp_path):
     assert found["columns"] == COLUMNS
 
 
+def test_a_landed_table_is_known_by_its_columns(tmp_path):
+    events = [wal2json("I", ROW), wal2json("D", None, {"id": 1})]
+    lines = [*map(json.dumps, events), "{cut", None]
+    rows = {name: ["x"] * 4 for name in ("_table", "_file", "_row", "_batch", "_problem")}
+    parquet.write_table(pa.table({"value": lines, **rows}), tmp_path / "raw.parquet")
+    found = declared(tmp_path / "raw.parquet")
+    assert found["landed"] is True
+    assert "payload" not in found
+    assert found["columns"] == COLUMNS
+
+
 @pytest.mark.parametrize("layout", ["lines", "array", "pretty", "joined", "gzip", "marked"])
 def test_json_is_read_in_every_layout(tmp_path, layout):
     events = FORMATS["wal2json_v2"][0]
@@ -541,3 +558,48 @@ def test_rows_quote_what_has_to_be_quoted(tmp_path):
     path = jsonl(tmp_path / "f.jsonl", *FORMATS["wal2json_v2"][0])
     (row,) = csv.DictReader(io.StringIO(run(path, "--row")))
     assert row["columns"] == "id int, price decimal(12,2), at timestamp, note string"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just(Decimal("1.5")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+EVENTS = [event for events, _ in FORMATS.values() for event in events]
+
+
+@st.composite
+def damaged_events(draw):
+    """An event of some format in which one part, at any depth, is something else."""
+    event = json.loads(json.dumps(draw(st.sampled_from(EVENTS))))
+    at = event
+    while True:
+        part = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        if not at[part] or not isinstance(at[part], (dict, list)) or draw(st.booleans()):
+            at[part] = draw(VALUES)
+            return event
+        at = at[part]
+
+
+@given(st.lists(damaged_events(), min_size=1, max_size=4))
+def test_no_event_stops_the_description(events):
+    sample = Sample("sample", "json", events)
+    found = recognise(sample)
+    if found is not None:
+        proposals = propose(sample, found)
+        assert list(report(sample, found, proposals))
+        csv_rows(proposals)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_file_stops_the_description(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(content)
+        try:
+            sample = read_sample(path)
+        except Unreadable:
+            return
+        found = recognise(sample)
+        if found is not None:
+            assert list(report(sample, found, propose(sample, found)))
