@@ -7,6 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -83,12 +84,12 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     if bare:
         notes.append(f"{bare} of them name no row: only a message key could tell which")
     types, guessed = _types(sample, found.format, changes)
-    keys, how = _keys(changes, list(types), _name(table or sample.name))
+    order = _order(changes, types) if found.operation else []
+    ordered = _in_order(changes, order, types)
+    keys, how = _keys(ordered, list(types), _name(table or sample.name))
     notes.append(how)
     declaration: dict[str, Any] = {"format": found.format, "keys": keys}
-    order: list[str] = []
     if found.operation:
-        order = _order(changes, types)
         declaration |= _row_images(found, order, types, notes)
     else:
         notes.append("order: the events' own")
@@ -267,6 +268,25 @@ def _order(changes: Sequence[Change], types: Mapping[str, str]) -> list[str]:
         if filled and (number or time):
             ranked.append((not number, position, name))
     return [min(ranked)[2]] if ranked else []
+
+
+def _in_order(
+    changes: Sequence[Change], order: Sequence[str], types: Mapping[str, str]
+) -> Sequence[Change]:
+    """Changes by the column that orders them: a table gives its rows in any order."""
+    if not order:
+        return changes
+    name = order[0]
+    textual = types[name].startswith(("date", "timestamp"))
+
+    def position(change: Change) -> Any:
+        value = change.after[name]
+        return Decimal(value) if isinstance(value, str) and not textual else value
+
+    try:
+        return sorted(changes, key=position)
+    except (ArithmeticError, TypeError):
+        return changes
 
 
 def _row_images(

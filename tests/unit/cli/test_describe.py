@@ -319,6 +319,12 @@ def test_rows_with_a_flag_are_flagged(tmp_path):
     assert "keys: emp_no, a guess" in said
 
 
+def test_rows_in_any_order_are_put_in_order_before_they_are_judged(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("op,id,state,seq\nU,1,paid,10\nI,1,new,9\nI,2,new,8\n")
+    assert declared(path)["keys"] == ["id"]
+
+
 def test_an_order_that_is_not_there_is_asked_for(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("op,id\nI,1\nD,1\n")
