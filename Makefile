@@ -38,6 +38,7 @@ lint: $(INSTALLED)
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
+	@$(BIN)/cdc generate --check
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check --fix --quiet

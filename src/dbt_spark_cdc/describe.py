@@ -1,0 +1,411 @@
+"""`cdc describe`: what a sample of changes is, and the declaration that fits it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import combinations
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from dbt_spark_cdc import words
+from dbt_spark_cdc.config_table import ARTICLE, HEADER, Column, TableConfig
+from dbt_spark_cdc.project_files import (
+    Layout,
+    files_of,
+    final_sql,
+    snapshot_yaml,
+    staging_sql,
+    table_lines,
+)
+from dbt_spark_cdc.recognise import DELTA_CDF_COLUMNS, FORMATS, Change, Recognised, tables_of
+from dbt_spark_cdc.sample import Sample
+from dbt_spark_cdc.source_types import of_values
+from dbt_spark_cdc.yaml_text import inline
+
+# Formats that may come as JSON text in a column; the others are read as columns.
+AS_TEXT = set(words.FORMATS) - {"flagged", "delta_cdf"}
+TEXTS_ONLY = {"canal", "change_event"}
+KEY_COLUMNS = 3
+# What the landing model writes beside the events.
+LANDED = {"_table", "_file", "_row", "_batch", "_problem"}
+_KEY_NAME = re.compile(r"(id|uuid|key|pk|no|nr|code|sku)", re.I)
+_ORDER_NAME = re.compile(
+    r"(.*_)?(seq|sequence|sequencenum|scn|csn|lsn|position|pos|offset|version)(_?(no|nr|num|number))?",
+    re.I,
+)
+_TIME_NAME = re.compile(
+    r"(cdc|change|changed|commit|committed|event|op|source|transact|update|updated|modified)"
+    r"[_ ]?(ts|time|timestamp|at|on|date)?"
+    r"|ts|timestamp|.*_ts|.*timestamp|.*updated_at|.*changed_at",
+    re.I,
+)
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+class Proposal(NamedTuple):
+    """The declaration of one table, and why it is so.
+
+    Attributes:
+        config: What a row of the CONFIG table would give.
+        notes: What it rests on, and what to look at.
+    """
+
+    config: TableConfig
+    notes: list[str]
+
+
+def propose(sample: Sample, found: Recognised, system: str = "") -> list[Proposal]:
+    """Returns a declaration for each table of a sample.
+
+    Args:
+        sample: Records of a file or table.
+        found: What they were recognised as.
+        system: Name of the dbt source; empty: the schema or database that the events name.
+    """
+    tables = tables_of(found.changes)
+    return [
+        _propose(sample, found, table, system, routed=len(tables) > 1)
+        for table in tables
+        if any(change.after or change.before for change in found.changes if change.table == table)
+    ]
+
+
+def _propose(sample: Sample, found: Recognised, table: str, system: str, routed: bool) -> Proposal:
+    changes = [change for change in found.changes if change.table == table]
+    ops = Counter(change.op for change in changes)
+    counted = ", ".join(f"{op} {ops[op]}" for op in "IUDT" if ops[op])
+    notes = [f"{len(changes)} changes: {counted}"]
+    bare = sum(change.op != "T" and not (change.after or change.before) for change in changes)
+    if bare:
+        notes.append(f"{bare} of them name no row: only a message key could tell which")
+    types, guessed = _types(sample, found.format, changes)
+    order = _order(changes, types) if found.operation else []
+    ordered = _in_order(changes, order, types)
+    keys, how = _keys(ordered, list(types), _name(table or sample.name))
+    notes.append(how)
+    declaration: dict[str, Any] = {"format": found.format, "keys": keys}
+    if found.operation:
+        declaration |= _row_images(found, order, types, notes)
+    else:
+        notes.append("order: the events' own")
+    if sample.payload == "value" and set(sample.beside) >= LANDED:
+        declaration["landed"] = True
+    elif not found.operation and _is_text(sample) and found.format in AS_TEXT:
+        declaration["payload"] = sample.payload or "value"
+        if routed:
+            declaration |= _route(sample, found, table, declaration["payload"], notes)
+    left_out = set(order) - set(keys)
+    if left_out:
+        notes.append(
+            f"{', '.join(sorted(left_out))} orders the events and is left out of the tables; add "
+            "it to the columns if it means something there"
+        )
+    if guessed:
+        notes.append(f"types guessed from values: {', '.join(guessed)}")
+    columns = tuple(Column(name, types[name]) for name in types if name not in left_out)
+    return Proposal(_config(sample, table, system, declaration, columns), notes)
+
+
+def _is_text(sample: Sample) -> bool:
+    """Whether the events are JSON text: in a file of lines, or in a column."""
+    return bool(sample.payload) or sample.kind == "json"
+
+
+def _config(
+    sample: Sample,
+    table: str,
+    system: str,
+    declaration: Mapping[str, Any],
+    columns: tuple[Column, ...],
+) -> TableConfig:
+    owner, _, name = (table or sample.name).rpartition(".")
+    if not table and sample.kind != "table":
+        owner, name = "", sample.name
+    in_spark = sample.kind == "table"
+    raw = sample.name.rpartition(".")
+    return TableConfig(
+        table=_name(name),
+        system=_name(system or owner.rpartition(".")[2] or "raw"),
+        schema=raw[0] if in_spark else "",
+        raw_table=raw[2] if in_spark else _name(name),
+        declaration=declaration,
+        columns=columns,
+        partition="",
+        history=True,
+        description="",
+        tags=(),
+        depends_on=(),
+        freshness={},
+    )
+
+
+def _name(text: str) -> str:
+    """A file's or table's name as an identifier: `orders.jsonl.gz` is `orders`."""
+    plain = PurePath(text).name.partition(".")[0] if "/" in text or "." in text else text
+    plain = re.sub(r"\W", "_", plain, flags=re.ASCII).strip("_").lower() or "events"
+    return f"t_{plain}" if plain[0].isdigit() else plain
+
+
+def _types(
+    sample: Sample, format_name: str, changes: Sequence[Change]
+) -> tuple[dict[str, str], list[str]]:
+    """Type by column in the order of appearance, and the columns whose type is a guess."""
+    stated: dict[str, str] = {}
+    values: dict[str, list[Any]] = {}
+    for change in changes:
+        stated.update(change.types)
+        for name, value in [*change.after.items(), *change.before.items()]:
+            values.setdefault(name, []).append(value)
+    if not _is_text(sample) and format_name in ("flagged", "dms", "delta_cdf"):
+        stated = dict(sample.types)
+    texts = (sample.kind == "csv" and not sample.payload) or format_name in TEXTS_ONLY
+    types = {}
+    guessed = []
+    for name, given in values.items():
+        if name.startswith("__") or name in DELTA_CDF_COLUMNS:
+            continue
+        types[name] = stated.get(name) or of_values(given, texts) or "string"
+        if not stated.get(name):
+            empty = not any(value is not None for value in given)
+            guessed.append(f"{name} (never filled)" if empty else name)
+    return types, guessed if len(guessed) < len(types) or not guessed else ["all"]
+
+
+def _keys(changes: Sequence[Change], columns: Sequence[str], table: str) -> tuple[list[str], str]:
+    """The key, and how it was found."""
+    named = Counter(change.keys for change in changes if change.keys)
+    if named:
+        stated, count = named.most_common(1)[0]
+        how = f"keys: {', '.join(stated)}, named by {count} events"
+        if len(named) > 1:
+            others = " and ".join(f"({', '.join(o)})" for o in named if o != stated)
+            how += f"; others name {others}: check"
+        return list(stated), how
+    keys = _keys_of_deletes(changes) or _keys_by_value(changes, columns, table)
+    if keys:
+        return keys, f"keys: {', '.join(keys)}, a guess: no event names its key"
+    return [], "keys: none found, no column tells the rows apart; name them if there are some"
+
+
+def _keys_of_deletes(changes: Sequence[Change]) -> list[str]:
+    """Where a delete carries the key only, the columns that all deletes fill."""
+    images = [change.before or change.after for change in changes if change.op == "D"]
+    images = [image for image in images if image]
+    if not images:
+        return []
+    filled = [name for name in images[0] if all(i.get(name) is not None for i in images)]
+    others = {name for change in changes for name in change.after} - set(filled)
+    # A column that no delete fills and other events do: the deletes hold the key, not the row.
+    bare = any(all(image.get(name) is None for image in images) for name in others)
+    keys = [n for n in filled if not (_ORDER_NAME.fullmatch(n) or _TIME_NAME.fullmatch(n))]
+    return keys if bare and len(keys) <= KEY_COLUMNS else []
+
+
+def _keys_by_value(changes: Sequence[Change], columns: Sequence[str], table: str) -> list[str]:
+    """The likeliest columns that are always there and that living rows do not share."""
+    rows = [change for change in changes if change.after or change.before]
+    images = [change.after or change.before for change in rows]
+    singular = table.rstrip("s")
+
+    def rank(name: str) -> tuple[int, int]:
+        lowered = name.lower()
+        own = lowered in ("id", f"{table}_id", f"{singular}_id", f"{singular}id")
+        like = any(_KEY_NAME.fullmatch(part) for part in re.split(r"_|(?<=[a-z])(?=[A-Z])", name))
+        return (0 if own else 1 if like else 2, columns.index(name))
+
+    filled = sorted(
+        (
+            name
+            for name in columns
+            if images
+            and all(_is_key_value(image.get(name)) for image in images)
+            and not _ORDER_NAME.fullmatch(name)
+            and not _TIME_NAME.fullmatch(name)
+        ),
+        key=rank,
+    )
+    for size in range(1, KEY_COLUMNS + 1):
+        for names in combinations(filled[:6], size):
+            if rank(names[0])[0] < 2 and _tells_apart(rows, names):
+                return list(names)
+    return []
+
+
+def _is_key_value(value: Any) -> bool:
+    return value is not None and not isinstance(value, (float, dict, list, bool))
+
+
+def _tells_apart(rows: Sequence[Change], names: Sequence[str]) -> bool:
+    """Whether no insert takes the key of another row that lives."""
+    living: dict[tuple[Any, ...], Any] = {}
+    for change in rows:
+        image = change.after or change.before
+        key = tuple(image.get(name) for name in names)
+        # The same row inserted again was delivered twice, or read by a snapshot.
+        if change.op == "I" and key in living and living[key] != image:
+            return False
+        if change.op == "U" and all(name in change.before for name in names):
+            living.pop(tuple(change.before[name] for name in names), None)
+        if change.op == "D":
+            living.pop(key, None)
+        else:
+            living[key] = image
+    return True
+
+
+def _order(changes: Sequence[Change], types: Mapping[str, str]) -> list[str]:
+    """The column that orders row images: always filled, best a number, and named like one."""
+    ranked = []
+    for position, name in enumerate(types):
+        number = _ORDER_NAME.fullmatch(name) is not None
+        time = _TIME_NAME.fullmatch(name) is not None and types[name] != "string"
+        filled = all(change.after.get(name) is not None for change in changes)
+        if filled and (number or time):
+            ranked.append((not number, position, name))
+    return [min(ranked)[2]] if ranked else []
+
+
+def _in_order(
+    changes: Sequence[Change], order: Sequence[str], types: Mapping[str, str]
+) -> Sequence[Change]:
+    """Changes by the column that orders them: a table gives its rows in any order."""
+    if not order:
+        return changes
+    name = order[0]
+    textual = types[name].startswith(("date", "timestamp"))
+
+    def position(change: Change) -> Any:
+        value = change.after[name]
+        return Decimal(value) if isinstance(value, str) and not textual else value
+
+    try:
+        return sorted(changes, key=position)
+    except (ArithmeticError, TypeError):
+        return changes
+
+
+def _row_images(
+    found: Recognised, order: Sequence[str], types: Mapping[str, str], notes: list[str]
+) -> dict[str, Any]:
+    """Options of a table whose rows are images with a flag."""
+    options: dict[str, Any] = {}
+    if order:
+        name = order[0]
+        timely = types[name] in _TIMES
+        expression = f"cast({name} as {types[name]})" if timely else name
+        options["sequence_by"] = expression
+        if timely:
+            options["event_time"] = f"cast({name} as timestamp)"
+        notes.append(f"order: {name}, a guess from its name; ties need a second part")
+    elif found.format == "flagged":
+        options["sequence_by"] = "TODO"
+        notes.append("order: no column found that orders the events. Name one for TODO")
+    if found.format == "flagged":
+        options["operation"] = found.operation
+    return options
+
+
+def _route(
+    sample: Sample, found: Recognised, table: str, payload: str, notes: list[str]
+) -> dict[str, Any]:
+    """The condition that picks one table's events out of a raw table of many."""
+    path = FORMATS[found.format].table_path
+    if found.format == "debezium":
+        enveloped = any("payload" in record for record in sample.records if record)
+        path = "$.payload.source.table" if enveloped else "$.source.table"
+    if not path:
+        notes.append("several tables share a record: split them before, a row for each change")
+        return {}
+    name = table if found.format == "goldengate" else table.rpartition(".")[2]
+    return {"where": f"get_json_object({payload}, '{path}') = '{name}'"}
+
+
+def report(sample: Sample, found: Recognised, proposals: Sequence[Proposal]) -> Iterator[str]:
+    """Yields the lines of the report: comments, the source YAML, and the three models.
+
+    Args:
+        sample: Records of a file or table.
+        found: What they were recognised as.
+        proposals: The declarations.
+    """
+    yield f"# {sample.name}: {found.format}, {found.sure}"
+    yield from (f"#   {reason}" for reason in found.reasons)
+    yield from (f"#   note: {note}" for note in sample.notes)
+    if _is_text(sample) and found.format not in AS_TEXT:
+        yield "#   note: it is read as columns: load the file with Spark's reader for JSON"
+    for proposal in proposals:
+        yield f"# {proposal.config.system}.{proposal.config.table}"
+        yield from (f"#   {note}" for note in proposal.notes)
+    if not proposals:
+        yield "# No event holds a row: name a file with inserts or updates to get a declaration."
+        return
+    yield ""
+    yield from yaml_lines(proposals)
+    first = proposals[0].config
+    paths = {file.defines: file.path for file in files_of(first, Layout())}
+    for defines, text, sign in (
+        (f"model.{first.staging}", staging_sql(first), "--"),
+        (f"snapshot.{first.versions}", snapshot_yaml(first), "#"),
+        (f"model.{first.table}", final_sql(first), "--"),
+    ):
+        yield ""
+        yield f"{sign} {paths[defines]}"
+        yield text.rstrip()
+    if len(proposals) > 1:
+        yield ""
+        yield f"# and so for the other {len(proposals) - 1}; --row gives rows for cdc generate"
+
+
+def yaml_lines(proposals: Sequence[Proposal]) -> Iterator[str]:
+    """Yields the source YAML.
+
+    Args:
+        proposals: The declarations.
+    """
+    yield "version: 2"
+    yield ""
+    yield "sources:"
+    for system in dict.fromkeys(proposal.config.system for proposal in proposals):
+        configs = [p.config for p in proposals if p.config.system == system]
+        yield f"  - name: {inline(system)}"
+        if configs[0].schema:
+            yield f"    schema: {inline(configs[0].schema)}"
+        yield "    tables:"
+        for config in configs:
+            yield from (f"      {line}" for line in table_lines(config))
+
+
+def csv_rows(proposals: Sequence[Proposal]) -> str:
+    """Returns the header and rows of a CONFIG table that declare the same.
+
+    Args:
+        proposals: The declarations.
+    """
+    rows = [_row(proposal.config) for proposal in proposals]
+    filled = {name for row in rows for name, value in row.items() if value}
+    header = [name for name in HEADER if name in filled or name in ARTICLE]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _row(config: TableConfig) -> dict[str, str]:
+    declared = dict(config.declaration)
+    row = {
+        "table_name": config.table,
+        "system": config.system,
+        "schema": config.schema,
+        "raw_table": "" if config.raw_table == config.table else config.raw_table,
+        "keys": " ".join(declared.pop("keys")) or "none",
+        "rank_expression": declared.pop("sequence_by", ""),
+        "is_insert_only": "false",
+        "columns": ", ".join(f"{column.name} {column.data_type}" for column in config.columns),
+    }
+    return row | {name: str(value) for name, value in declared.items()}

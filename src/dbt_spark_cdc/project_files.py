@@ -1,0 +1,174 @@
+"""The four files of a table: source, staging model, history and final model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from dbt_spark_cdc.config_table import TableConfig
+from dbt_spark_cdc.yaml_text import inline
+
+LONGEST_LINE = 132
+
+
+class Layout(NamedTuple):
+    """Folders of the project that files are written to."""
+
+    models: str = "models"
+    snapshots: str = "snapshots"
+
+
+class ProjectFile(NamedTuple):
+    """A file of the project.
+
+    Attributes:
+        path: Below the project's folder.
+        body: Its text.
+        defines: What it gives the project, as dbt would name it: `source.shop.orders`.
+        table: The table it belongs to.
+    """
+
+    path: PurePosixPath
+    body: str
+    defines: str
+    table: str
+
+
+def files_of(config: TableConfig, layout: Layout) -> Iterator[ProjectFile]:
+    """Yields the files of a table, in the order of the data.
+
+    Args:
+        config: Row of the CONFIG table.
+        layout: Folders to write to.
+    """
+    models, snapshots = PurePosixPath(layout.models), PurePosixPath(layout.snapshots)
+    table = config.table
+    yield ProjectFile(
+        models / "sources" / f"{config.system}__{table}.yml",
+        source_yaml(config),
+        f"source.{config.system}.{table}",
+        table,
+    )
+    yield ProjectFile(
+        models / "staging" / f"{config.staging}.sql",
+        staging_sql(config),
+        f"model.{config.staging}",
+        table,
+    )
+    if config.history:
+        yield ProjectFile(
+            snapshots / f"{config.versions}.yml",
+            snapshot_yaml(config),
+            f"snapshot.{config.versions}",
+            table,
+        )
+    yield ProjectFile(models / "final" / f"{table}.sql", final_sql(config), f"model.{table}", table)
+
+
+def source_yaml(config: TableConfig) -> str:
+    """Returns the declaration of the source table.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    lines = ["version: 2", "", "sources:", f"  - name: {inline(config.system)}"]
+    if config.schema:
+        lines.append(f"    schema: {inline(config.schema)}")
+    lines += ["    tables:", *(f"      {line}" for line in table_lines(config))]
+    return "\n".join(lines) + "\n"
+
+
+def table_lines(config: TableConfig) -> list[str]:
+    """Returns the lines of one table below `tables:`.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    lines = [f"- name: {inline(config.table)}"]
+    if config.raw_table != config.table:
+        lines.append(f"  identifier: {inline(config.raw_table)}")
+    if config.description:
+        lines.append(f"  description: {inline(config.description)}")
+    lines.append("  config:")
+    if config.tags:
+        lines.append(f"    tags: {inline(config.tags)}")
+    lines += [f"    {name}: {inline(value)}" for name, value in config.freshness.items()]
+    lines += ["    meta:", "      cdc:"]
+    lines += [f"        {name}: {inline(value)}" for name, value in config.declaration.items()]
+    lines.append("  columns:")
+    for column in config.columns:
+        entry = {"name": column.name, "data_type": column.data_type}
+        if column.description:
+            entry["description"] = column.description
+        lines.append(f"    - {inline(entry)}")
+    return lines
+
+
+def staging_sql(config: TableConfig) -> str:
+    """Returns the model that decodes the events.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    lines = [f"-- depends_on: {{{{ ref('{model}') }}}}" for model in config.depends_on]
+    if config.tags:
+        lines.append(_config({"tags": list(config.tags)}))
+    lines.append(f"{{{{ cdc.events(source('{config.system}', '{config.table}')) }}}}")
+    return "\n".join(lines) + "\n"
+
+
+def snapshot_yaml(config: TableConfig) -> str:
+    """Returns the snapshot that keeps every version.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    settings: dict[str, Any] = {
+        "strategy": "cdc.scd2",
+        "unique_key": config.unique_key,
+        "file_format": "delta",
+    }
+    if config.tags:
+        settings["tags"] = list(config.tags)
+    return (
+        "version: 2\n\nsnapshots:\n"
+        f"  - name: {config.versions}\n"
+        f"    description: Every version of {config.table}.\n"
+        f"    relation: ref('{config.staging}')\n"
+        f"    config: {inline(settings)}\n"
+    )
+
+
+def final_sql(config: TableConfig) -> str:
+    """Returns the model that holds the current rows.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    settings: dict[str, Any] = {
+        "materialized": "incremental",
+        "incremental_strategy": "merge",
+        "unique_key": config.unique_key,
+        "file_format": "delta",
+    }
+    if config.partition:
+        settings["partition_by"] = [config.partition]
+    if config.tags:
+        settings["tags"] = list(config.tags)
+    read = config.versions if config.history else config.staging
+    return f"{_config(settings)}\n{{{{ cdc.current(ref('{read}')) }}}}\n"
+
+
+def _config(settings: Mapping[str, Any]) -> str:
+    """dbt's config line, broken where it is too long."""
+    words = [f"{name}={_literal(value)}" for name, value in settings.items()]
+    line = f"{{{{ config({', '.join(words)}) }}}}"
+    if len(line) <= LONGEST_LINE:
+        return line
+    inner = "".join(f"    {word},\n" for word in words)
+    return f"{{{{ config(\n{inner}) }}}}"
+
+
+def _literal(value: str | Sequence[str]) -> str:
+    return repr(value) if isinstance(value, str) else "[" + ", ".join(map(repr, value)) + "]"

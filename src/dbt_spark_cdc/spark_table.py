@@ -1,0 +1,61 @@
+"""The first rows of a table, through the profile's own Spark."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dbt_common.exceptions import DbtBaseException
+
+from dbt_spark_cdc.sample import RECORDS, Sample, Unreadable, unfolded
+
+
+def read_table(
+    name: str, project: Path, profiles: Path | None, target: str | None, limit: int = RECORDS
+) -> Sample:
+    """Reads the first rows of a table.
+
+    Args:
+        name: Table, with its schema.
+        project: Folder of the dbt project.
+        profiles: Folder of profiles.yml; None: where dbt looks.
+        target: Target of the profile; None: its default.
+        limit: How many rows to read at most.
+
+    Raises:
+        Unreadable: There is no such table, or no Spark to ask.
+    """
+    from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+    from dbt.adapters.sparkcdc.errors import message_of
+    from dbt.adapters.sparkcdc.session import close_session, open_session
+    from dbt.cli.resolvers import default_profiles_dir
+    from dbt.config.runtime import load_profile
+    from dbt.flags import set_from_args
+
+    folder = profiles or Path(default_profiles_dir())
+    set_from_args(argparse.Namespace(PROFILES_DIR=str(folder), PROJECT_DIR=str(project)), None)
+    try:
+        credentials = load_profile(str(project), {}, target_override=target).credentials
+    except DbtBaseException as exc:
+        raise Unreadable(f"The profile cannot be read: {str(exc).strip()}") from exc
+    if not isinstance(credentials, SparkCdcCredentials):
+        raise Unreadable(
+            f"The profile is of type {credentials.type}. A table is read through type sparkcdc: "
+            "add such a target and name it with --target, or name a file."
+        )
+    credentials.anchor(project)
+    try:
+        session = open_session(credentials)
+        try:
+            rows = session.table(name).limit(limit)
+            types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+            records = [row.asDict(recursive=True) for row in rows.collect()]
+        except Exception as exc:
+            raise Unreadable(f"{name} cannot be read: {message_of(exc)}") from exc
+        finally:
+            close_session(session)
+    except DbtBaseException as exc:
+        raise Unreadable(str(exc).strip()) from exc
+    if not records:
+        raise Unreadable(f"{name} is empty. Name a table that holds events.")
+    return unfolded(Sample(name, "table", records, types))

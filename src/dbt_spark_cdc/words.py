@@ -1,0 +1,99 @@
+"""The words of a declaration, as docs/declaration.md has them, and the shape of names and types."""
+
+from __future__ import annotations
+
+import re
+
+FORMATS = (
+    "change_event",
+    "flagged",
+    "debezium",
+    "wal2json_v1",
+    "wal2json_v2",
+    "dms",
+    "goldengate",
+    "maxwell",
+    "canal",
+    "delta_cdf",
+)
+# Formats whose events carry neither their order nor their operation in a place of their own.
+WITHOUT_ORDER = ("flagged",)
+ON_BAD_EVENT = ("quarantine", "fail")
+
+# Names that end up in file names, model names and Jinja: dbt's own rule.
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Characters that Delta refuses in the name of a column.
+NOT_IN_COLUMN = re.compile(r"[ ,;{}()\n\t=]")
+TAG = re.compile(r"[\w.:/-]+")
+
+_RESERVED = {
+    "_op",
+    "_seq",
+    "_seq_end",
+    "_ts",
+    "_event_id",
+    "_unset",
+    "_arrived",
+    "_row_id",
+    "_events",
+    "dbt_scd_id",
+    "dbt_updated_at",
+    "dbt_valid_from",
+    "dbt_valid_to",
+    "dbt_change_type",
+}
+_TYPE = re.compile(
+    r"boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date"
+    r"|timestamp(_ltz|_ntz)?|string|binary|(decimal|dec|numeric)(\(\s*\d+\s*(,\s*\d+\s*)?\))?"
+    r"|(var)?char\(\s*\d+\s*\)|(array|struct)<.+>",
+    re.IGNORECASE,
+)
+_OPENING, _CLOSING, _QUOTES = "(<[{", ")>]}", "'\"`"
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name can stand in file names, model names and SQL as it is."""
+    return IDENTIFIER.fullmatch(name) is not None
+
+
+def is_reserved(column: str) -> bool:
+    """Whether a column has a name that the package uses itself."""
+    lowered = column.lower()
+    return lowered in _RESERVED or lowered.startswith(("_old_", "_cdc_"))
+
+
+def is_type(text: str) -> bool:
+    """Whether a text names a Spark SQL type that a declared column can have."""
+    return _TYPE.fullmatch(text.strip()) is not None
+
+
+def split_list(text: str) -> list[str]:
+    """Splits names that are parted by commas, semicolons or blanks.
+
+    Args:
+        text: For instance `order_id, line_no`.
+    """
+    return [part for part in re.split(r"[\s,;]+", text) if part]
+
+
+def split_top_level(text: str) -> list[str]:
+    """Splits SQL at the commas that stand outside of brackets and quotes.
+
+    Args:
+        text: For instance `id bigint, price decimal(12,2)`.
+    """
+    parts, depth, quote = [""], 0, ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in _QUOTES:
+            quote = char
+        elif char in _OPENING:
+            depth += 1
+        elif char in _CLOSING:
+            depth -= 1
+        if char == "," and depth <= 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]

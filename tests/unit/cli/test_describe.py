@@ -1,0 +1,611 @@
+"""`cdc describe`: formats recognised, keys, types and order proposed, from small samples."""
+
+import csv
+import gzip
+import io
+import json
+import tempfile
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from dbt_spark_cdc.cli import main
+from dbt_spark_cdc.config_table import read_config
+from dbt_spark_cdc.describe import csv_rows, propose, report
+from dbt_spark_cdc.recognise import recognise
+from dbt_spark_cdc.sample import Sample, Unreadable, read_sample
+from dbt_spark_cdc.source_types import of_database, of_debezium, of_values
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def jsonl(path: Path, *events: object) -> Path:
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def run(path: object, *arguments: str, code: int = 0) -> str:
+    ran = CliRunner().invoke(main, ["describe", str(path), *arguments])
+    assert ran.exit_code == code, ran.output
+    return ran.output
+
+
+def declared(path: object, *arguments: str) -> dict:
+    """The first table of the proposed source."""
+    (source,) = yaml.safe_load(run(path, "--yaml", *arguments))["sources"]
+    table = source["tables"][0]
+    return {
+        "source": source["name"],
+        "table": table["name"],
+        **table["config"]["meta"]["cdc"],
+        "columns": {column["name"]: column["data_type"] for column in table["columns"]},
+    }
+
+
+def wal2json(action: str, columns: dict | None = None, identity: dict | None = None) -> dict:
+    types = {"id": "integer", "price": "numeric(12,2)", "at": "timestamp with time zone"}
+
+    def listed(values: dict) -> list[dict]:
+        return [{"name": n, "type": types.get(n, "text"), "value": v} for n, v in values.items()]
+
+    event = {"action": action, "schema": "shop", "table": "items"}
+    if columns:
+        event["columns"] = listed(columns)
+    if identity:
+        event["identity"] = listed(identity)
+    return event
+
+
+ROW = {"id": 1, "price": 2.5, "at": "2026-01-01 00:00:00+00", "note": "x"}
+COLUMNS = {"id": "int", "price": "decimal(12,2)", "at": "timestamp", "note": "string"}
+DEBEZIUM = {
+    "before": None,
+    "after": {"id": 1, "name": "a"},
+    "source": {"connector": "mysql", "db": "inventory", "table": "products", "file": "f", "pos": 1},
+    "op": "c",
+    "ts_ms": 1,
+}
+DEBEZIUM_SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {
+            "field": "after",
+            "type": "struct",
+            "fields": [
+                {"field": "id", "type": "int32"},
+                {
+                    "field": "price",
+                    "type": "bytes",
+                    "name": "org.apache.kafka.connect.data.Decimal",
+                    "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+                },
+                {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
+            ],
+        }
+    ],
+}
+FORMATS = {
+    "wal2json_v2": (
+        [
+            {"action": "B"},
+            wal2json("I", ROW),
+            wal2json("U", ROW, {"id": 1}),
+            wal2json("D", None, {"id": 1}),
+            {"action": "T", "schema": "shop", "table": "items"},
+            {"action": "C"},
+        ],
+        {"source": "shop", "table": "items", "keys": ["id"], "columns": COLUMNS},
+    ),
+    "wal2json_v1": (
+        [
+            {"change": []},
+            {
+                "change": [
+                    {
+                        "kind": "update",
+                        "schema": "shop",
+                        "table": "items",
+                        "columnnames": ["id", "nr", "n"],
+                        "columntypes": ["bigint", "smallint", "character varying(9)"],
+                        "columnvalues": [1, 2, "a"],
+                        "oldkeys": {"keynames": ["id", "nr"], "keyvalues": [1, 1]},
+                    }
+                ]
+            },
+        ],
+        {"keys": ["id", "nr"], "columns": {"id": "bigint", "nr": "smallint", "n": "string"}},
+    ),
+    "debezium": (
+        [DEBEZIUM, DEBEZIUM | {"op": "u", "before": {"id": 1, "name": "b"}}],
+        {
+            "source": "inventory",
+            "table": "products",
+            "keys": ["id"],
+            "columns": {"id": "bigint", "name": "string"},
+        },
+    ),
+    "debezium with schema": (
+        [
+            {
+                "schema": DEBEZIUM_SCHEMA,
+                "payload": DEBEZIUM | {"after": {"id": 1, "price": "AfQ=", "day": 20000}},
+            },
+            {"schema": None, "payload": None},
+        ],
+        {"columns": {"id": "int", "price": "decimal(10,2)", "day": "date"}},
+    ),
+    "debezium with message key": (
+        [
+            {"key": {"nr": 1}, "value": DEBEZIUM | {"after": {"id": 1, "nr": 1}}},
+            {"key": {"nr": 1}, "value": None},
+        ],
+        {"keys": ["nr"]},
+    ),
+    "debezium unwrapped": (
+        [
+            {"id": 1, "name": "a", "__op": "c", "__deleted": "false", "__lsn": 5},
+            {"id": 1, "name": "a", "__op": "d", "__deleted": "true", "__lsn": 6},
+        ],
+        {"keys": ["id"], "columns": {"id": "bigint", "name": "string"}},
+    ),
+    "goldengate": (
+        [
+            {
+                "table": "OGG.ITEMS",
+                "op_type": "I",
+                "op_ts": "2026-01-01 00:00:00.000000",
+                "pos": "0000143",
+                "primary_keys": ["ID"],
+                "after": {"ID": 1, "W": 3.25},
+            }
+        ],
+        {
+            "source": "ogg",
+            "table": "items",
+            "keys": ["ID"],
+            "columns": {"ID": "bigint", "W": "double"},
+        },
+    ),
+    "maxwell": (
+        [
+            {"database": "test", "table": "e", "type": "table-create", "ts": 1, "def": {}},
+            {
+                "database": "test",
+                "table": "e",
+                "type": "insert",
+                "ts": 1,
+                "data": {"id": 1, "n": 2**63},
+            },
+            {
+                "database": "test",
+                "table": "e",
+                "type": "update",
+                "ts": 2,
+                "data": {"id": 1, "n": 3},
+                "old": {"n": 2},
+                "primary_key_columns": ["id"],
+            },
+        ],
+        {
+            "source": "test",
+            "table": "e",
+            "keys": ["id"],
+            "columns": {"id": "bigint", "n": "decimal(38,0)"},
+        },
+    ),
+    "canal": (
+        [
+            {
+                "database": "d",
+                "table": "t",
+                "type": "ALTER",
+                "isDdl": True,
+                "data": None,
+                "sql": "x",
+            },
+            {
+                "database": "d",
+                "table": "t",
+                "type": "INSERT",
+                "isDdl": False,
+                "pkNames": ["id"],
+                "mysqlType": {"id": "bigint(20) unsigned", "at": "datetime(3)"},
+                "data": [
+                    {"id": "1", "at": "2026-01-01 00:00:00", "free": "1.50"},
+                    {"id": "2", "at": None, "free": "2.25"},
+                ],
+                "old": None,
+            },
+        ],
+        {
+            "keys": ["id"],
+            "columns": {"id": "decimal(20,0)", "at": "timestamp_ntz", "free": "decimal(18,2)"},
+        },
+    ),
+    "dms": (
+        [
+            {"metadata": {"record-type": "control", "operation": "create-table"}},
+            {
+                "data": {"id": 77, "n": "x"},
+                "metadata": {
+                    "record-type": "data",
+                    "operation": "insert",
+                    "partition-key-type": "primary-key",
+                    "partition-key-value": "s.t.77",
+                    "schema-name": "s",
+                    "table-name": "t",
+                },
+            },
+        ],
+        {"source": "s", "table": "t", "keys": ["id"]},
+    ),
+    "change_event": (
+        [
+            {
+                "changeType": "update",
+                "timestamp": "1",
+                "columnNames": ["id", "n"],
+                "columnValues": ["7", "x"],
+                "oldKeyNames": ["id"],
+                "oldKeyValues": ["6"],
+            }
+        ],
+        {"keys": ["id"], "columns": {"id": "bigint", "n": "string"}},
+    ),
+    "delta_cdf": (
+        [
+            {"id": 1, "n": "a", "_change_type": "insert", "_commit_version": 1},
+            {"id": 1, "n": "a", "_change_type": "update_preimage", "_commit_version": 2},
+            {"id": 1, "n": "b", "_change_type": "update_postimage", "_commit_version": 2},
+        ],
+        {"keys": ["id"], "columns": {"id": "bigint", "n": "string"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_is_recognised(tmp_path, name):
+    events, expected = FORMATS[name]
+    path = jsonl(tmp_path / "sample.jsonl", *events)
+    found = declared(path)
+    assert found["format"] == name.partition(" ")[0]
+    assert found.get("payload") == (None if name == "delta_cdf" else "value")
+    assert {key: found[key] for key in expected} == expected
+    assert run(path).startswith(f"# sample.jsonl: {found['format']}, sure\n#   100% of ")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_proposal_is_a_sound_row(tmp_path, name):
+    path = jsonl(tmp_path / "sample.jsonl", *FORMATS[name][0])
+    row = tmp_path / "cdc_tables.csv"
+    row.write_text(run(path, "--row"))
+    (config,) = read_config(row)
+    found = declared(path)
+    assert config.table == found.pop("table")
+    assert config.system == found.pop("source")
+    assert {column.name: column.data_type for column in config.columns} == found.pop("columns")
+    assert dict(config.declaration) == found
+
+
+def test_rows_with_a_flag_are_flagged(tmp_path):
+    path = tmp_path / "employees.csv"
+    path.write_text(
+        "flag;emp_no;salary;hired;changed_at\n"
+        " i;7;10.50;2020-02-29;2026-01-01 10:00:00\n"
+        "U;7;11.00;2020-02-29;2026-01-02 10:00:00\n"
+        "D;7;;;2026-01-03 10:00:00\n"
+    )
+    assert declared(path) == {
+        "source": "raw",
+        "table": "employees",
+        "format": "flagged",
+        "keys": ["emp_no"],
+        "sequence_by": "cast(changed_at as timestamp_ntz)",
+        "event_time": "cast(changed_at as timestamp)",
+        "operation": "flag",
+        "columns": {"emp_no": "bigint", "salary": "decimal(18,2)", "hired": "date"},
+    }
+    said = run(path)
+    assert "# employees.csv: flagged, likely" in said
+    assert "column `flag` holds I, U, D or T in 100% of 3 rows" in said
+    assert "keys: emp_no, a guess" in said
+
+
+def test_rows_in_any_order_are_put_in_order_before_they_are_judged(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("op,id,state,seq\nU,1,paid,10\nI,1,new,9\nI,2,new,8\n")
+    assert declared(path)["keys"] == ["id"]
+
+
+def test_an_order_that_is_not_there_is_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("op,id\nI,1\nD,1\n")
+    assert "order: no column found" in run(path)
+    assert declared(path)["sequence_by"] == "TODO"
+
+
+def test_dms_files_have_no_header(tmp_path):
+    path = tmp_path / "LOAD1.csv"
+    path.write_text("I,101,Smith\nU,101,Smith\nD,101,Smith\n")
+    found = declared(path)
+    assert (found["format"], found["table"]) == ("dms", "load1")
+    assert found["columns"] == {"_c1": "bigint", "_c2": "string"}
+    assert "the file has no line of column names" in run(path)
+
+
+def test_keys_are_found_by_what_rows_share(tmp_path):
+    rows = [
+        {"op": op, "order_id": order, "line_no": line, "state": state, "seq": seq}
+        for seq, (op, order, line, state) in enumerate(
+            [("I", 1, 1, "a"), ("I", 1, 2, "a"), ("I", 2, 1, "a"), ("U", 1, 2, "b")]
+        )
+    ]
+    path = jsonl(tmp_path / "lines.jsonl", *rows)
+    assert declared(path)["keys"] == ["order_id", "line_no"]
+    assert declared(path)["sequence_by"] == "seq"
+    # Deletes that carry the key and nothing else say which it is.
+    bare = [{"op": "D", "order_id": None, "line_no": None, "state": "a", "seq": 9}]
+    assert declared(jsonl(path, *rows, *bare))["keys"] == ["state"]
+
+
+def test_an_image_of_all_columns_is_no_key(tmp_path):
+    path = jsonl(tmp_path / "f.jsonl", wal2json("I", ROW), wal2json("U", ROW, ROW))
+    assert declared(path)["keys"] == ["id"]
+    assert "a guess: no event names its key" in run(path)
+
+
+def test_many_tables_in_one_file_are_told_apart(tmp_path):
+    other = wal2json("I", {"id": 2}) | {"table": "carts"}
+    path = jsonl(tmp_path / "topic.jsonl", wal2json("I", ROW), other, {"action": "C"})
+    (source,) = yaml.safe_load(run(path, "--yaml"))["sources"]
+    wheres = {t["name"]: t["config"]["meta"]["cdc"]["where"] for t in source["tables"]}
+    assert wheres == {
+        "items": "get_json_object(value, '$.table') = 'items'",
+        "carts": "get_json_object(value, '$.table') = 'carts'",
+    }
+    assert declared(path, "--table", "shop.carts", "--system", "web")["source"] == "web"
+    assert "There are shop.carts, shop.items" in run(path, "--table", "none", code=2)
+    assert "and so for the other 1" in run(path)
+
+
+def test_parquet_gives_its_own_types(tmp_path):
+    table = pa.table(
+        {
+            "Op": ["I", "U"],
+            "id": pa.array([1, 1], pa.int32()),
+            "price": pa.array([Decimal("1.50")] * 2, pa.decimal128(9, 2)),
+            "at": pa.array([datetime(2026, 1, 1)] * 2, pa.timestamp("us")),
+            "zoned": pa.array([datetime(2026, 1, 1)] * 2, pa.timestamp("us", "UTC")),
+            "more": pa.array([{"a": [1]}] * 2, pa.struct([("a", pa.list_(pa.int64()))])),
+        }
+    )
+    parquet.write_table(table, tmp_path / "part-0.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    found = declared(tmp_path)  # the folder
+    assert (found["format"], found["keys"]) == ("dms", ["id"])
+    assert found["columns"] == {
+        "id": "int",
+        "price": "decimal(9,2)",
+        "at": "timestamp_ntz",
+        "zoned": "timestamp",
+        "more": "struct<a:array<bigint>>",
+    }
+
+
+def test_events_in_a_column_of_text_are_found(tmp_path):
+    lines = [json.dumps(wal2json("I", ROW)), json.dumps(wal2json("U", ROW, {"id": 1}))]
+    parquet.write_table(pa.table({"_file": ["a", "a"], "line": lines}), tmp_path / "raw.parquet")
+    found = declared(tmp_path / "raw.parquet")
+    assert (found["format"], found["payload"], found["table"]) == ("wal2json_v2", "line", "items")
+    assert found["columns"] == COLUMNS
+
+
+def test_a_landed_table_is_known_by_its_columns(tmp_path):
+    events = [wal2json("I", ROW), wal2json("D", None, {"id": 1})]
+    lines = [*map(json.dumps, events), "{cut", None]
+    rows = {name: ["x"] * 4 for name in ("_table", "_file", "_row", "_batch", "_problem")}
+    parquet.write_table(pa.table({"value": lines, **rows}), tmp_path / "raw.parquet")
+    found = declared(tmp_path / "raw.parquet")
+    assert found["landed"] is True
+    assert "payload" not in found
+    assert found["columns"] == COLUMNS
+
+
+@pytest.mark.parametrize("layout", ["lines", "array", "pretty", "joined", "gzip", "marked"])
+def test_json_is_read_in_every_layout(tmp_path, layout):
+    events = FORMATS["wal2json_v2"][0]
+    path = tmp_path / "f.json"
+    if layout in ("lines", "gzip", "marked"):
+        jsonl(path, *events)
+    elif layout == "joined":
+        path.write_text("".join(json.dumps(event) for event in events))
+    else:
+        path.write_text(json.dumps(events, indent=None if layout == "array" else 2))
+    if layout == "gzip":
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    if layout == "marked":
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert declared(path)["columns"] == COLUMNS
+    ill = "do not stand on a line each" in run(path)
+    assert ill == (layout in ("array", "pretty", "joined"))
+
+
+def test_bad_lines_and_damage_are_told_and_the_rest_is_read(tmp_path):
+    path = jsonl(tmp_path / "f.jsonl", *FORMATS["wal2json_v2"][0])
+    path.write_text(path.read_text() + '{"action": "I", \n')
+    assert "1 of 7 lines are no JSON objects" in run(path)
+    path.write_bytes(gzip.compress(path.read_bytes() * 50)[:-9])
+    assert "the gzip file is damaged" in run(path)
+
+
+def test_a_text_may_hold_unicodes_ends_of_lines(tmp_path):
+    event = wal2json("I", ROW | {"note": "a\u2028b\x85c"})
+    path = tmp_path / "f.jsonl"
+    path.write_text(json.dumps(event, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert "no JSON" not in run(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (b"\x1f\x8bnonsense", "damaged gzip file"),
+        (b"PAR1nonsense", "damaged Parquet file"),
+        (b"Obj\x01\x02", "of kind Avro"),
+        (b"PK\x03\x04", "of kind zip"),
+        ("op,id\nI,größe\n".encode("latin-1"), "text in UTF-8 (byte 10)"),
+        (b"hello\nworld\n", "neither Parquet, JSON nor CSV"),
+        (b"\x00\x01\x02,\x00", "neither Parquet, JSON nor CSV"),
+        (b"{not json}\n", "begins like JSON and is none"),
+        (b"op,id\n", "holds no records"),
+    ],
+)
+def test_what_cannot_be_read_is_told(tmp_path, content, said):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert said in run(path, code=2)
+
+
+def test_no_file_and_no_table(tmp_path):
+    assert "neither a file nor the name of a table" in run(tmp_path / "gone.jsonl", code=2)
+    assert "neither a file nor the name of a table" in run("gone.jsonl", code=2)
+    assert "is a folder without files" in run(tmp_path, code=2)
+
+
+def test_an_unknown_format_is_told_with_what_it_holds(tmp_path):
+    path = jsonl(tmp_path / "f.jsonl", {"id": 1, "name": "a"})
+    said = run(path, code=1)
+    assert "no change format fits f.jsonl (1 records, the first with id, name)" in said
+    assert "declare the format flagged" in said
+
+
+def test_events_without_rows_are_described_without_a_declaration(tmp_path):
+    path = jsonl(tmp_path / "f.jsonl", {"action": "B"}, {"action": "C"})
+    said = run(path)
+    assert "wal2json_v2, likely" in said
+    assert "No event holds a row" in said
+
+
+def test_the_captured_changes_are_described_as_they_are_declared():
+    shop = yaml.safe_load((ROOT / "models/sources/shop.yml").read_text())["sources"][0]
+    for table in shop["tables"]:
+        found = declared(ROOT / "data" / table["name"] / "batch_0001.jsonl.gz")
+        assert found["format"] == "wal2json_v2"
+        assert found["keys"] == table["config"]["meta"]["cdc"]["keys"]
+        wanted = {column["name"]: column["data_type"] for column in table["columns"]}
+        assert found["columns"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "mysql", "spark"),
+    [
+        ("character varying(30)", False, "string"),
+        ("numeric(12,2)", False, "decimal(12,2)"),
+        ("numeric(50,2)", False, "string"),
+        ("numeric", False, "decimal(38,10)"),
+        ("timestamp(3) without time zone", False, "timestamp_ntz"),
+        ("timestamp with time zone", False, "timestamp"),
+        ("integer[]", False, "string"),
+        ("int(10) unsigned", True, "bigint"),
+        ("timestamp", True, "timestamp"),
+        ("decimal(10,3) unsigned", True, "decimal(10,3)"),
+        ("decimal", True, "decimal(10,0)"),
+        ("mediumint(9)", True, "int"),
+    ],
+)
+def test_types_of_databases(name, mysql, spark):
+    assert of_database(name, mysql) == spark
+
+
+def test_types_of_debezium():
+    assert of_debezium({"type": "int64", "name": "io.debezium.time.MicroTimestamp"}) == (
+        "timestamp_ntz"
+    )
+    assert of_debezium({"type": "string", "name": "io.debezium.data.Json"}) == "string"
+    assert of_debezium({"type": "array"}) == "string"
+
+
+@pytest.mark.parametrize(
+    ("values", "texts", "spark"),
+    [
+        ([True, None], False, "boolean"),
+        ([1, 2], False, "bigint"),
+        ([1, Decimal("2.5")], False, "double"),
+        ([{"a": 1}], False, "string"),
+        ([None], False, ""),
+        (["1", "2"], False, "string"),
+        (["1", "-20"], True, "bigint"),
+        (["01", "02"], True, "string"),
+        (["12345678901234567890"], True, "decimal(38,0)"),
+        (["1e3", "2"], True, "double"),
+        (["1.5", "2.25"], True, "double"),
+        (["true", "FALSE"], True, "boolean"),
+        (["2026-01-01T00:00:00Z"], False, "timestamp"),
+        (["2026-01-01 00:00:00.5"], False, "timestamp_ntz"),
+        (["2026-01-01"], False, "date"),
+        (["2026-01-01", "x"], True, "string"),
+    ],
+)
+def test_types_of_values(values, texts, spark):
+    assert of_values(values, texts) == spark
+
+
+def test_rows_quote_what_has_to_be_quoted(tmp_path):
+    path = jsonl(tmp_path / "f.jsonl", *FORMATS["wal2json_v2"][0])
+    (row,) = csv.DictReader(io.StringIO(run(path, "--row")))
+    assert row["columns"] == "id int, price decimal(12,2), at timestamp, note string"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just(Decimal("1.5")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+EVENTS = [event for events, _ in FORMATS.values() for event in events]
+
+
+@st.composite
+def damaged_events(draw):
+    """An event of some format in which one part, at any depth, is something else."""
+    event = json.loads(json.dumps(draw(st.sampled_from(EVENTS))))
+    at = event
+    while True:
+        part = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        if not at[part] or not isinstance(at[part], (dict, list)) or draw(st.booleans()):
+            at[part] = draw(VALUES)
+            return event
+        at = at[part]
+
+
+@given(st.lists(damaged_events(), min_size=1, max_size=4))
+def test_no_event_stops_the_description(events):
+    sample = Sample("sample", "json", events)
+    found = recognise(sample)
+    if found is not None:
+        proposals = propose(sample, found)
+        assert list(report(sample, found, proposals))
+        csv_rows(proposals)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_no_file_stops_the_description(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(content)
+        try:
+            sample = read_sample(path)
+        except Unreadable:
+            return
+        found = recognise(sample)
+        if found is not None:
+            assert list(report(sample, found, propose(sample, found)))
