@@ -10,6 +10,14 @@ import pytest
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.session import close_session, open_session
 
+# As in profiles.yml: compiling a query would take longer than running it.
+SMALL = {
+    "spark.sql.shuffle.partitions": 1,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": False,
+}
+
 pytest_plugins = ["dbt.tests.fixtures.project"]
 
 
@@ -37,6 +45,7 @@ def dbt_profile_target(credentials: SparkCdcCredentials) -> dict[str, Any]:
         "threads": 2,
         "warehouse": credentials.warehouse,
         "spark_log": credentials.spark_log,
+        "server_side_parameters": SMALL,
     }
 
 

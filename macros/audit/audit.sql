@@ -1,7 +1,7 @@
 {#-
     One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`.
     Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
-    be wrong.
+    be wrong. A table without a history remembers what its rows need; the other events are superseded.
 -#}
 {% macro audit(history, current) -%}
     {{ return(adapter.dispatch("audit", "cdc")(history, current)) }}
@@ -14,7 +14,7 @@
     {%- endif -%}
     {%- set snapshots = graph.nodes.values() | selectattr("relation_name", "equalto", history | string) | list -%}
     {%- set d = cdc._upstream_declaration(snapshots[0]) -%}
-    {%- set tombstones = load_relation(history.incorporate(path={"identifier": history.identifier ~ "_tombstones"})) -%}
+    {%- set tombstones = d.history and load_relation(history.incorporate(path={"identifier": history.identifier ~ "_tombstones"})) -%}
 with {{ cdc._decoded_events(d, d.relation) }},
 
 source_counts as (
@@ -26,8 +26,8 @@ source_counts as (
 ),
 
 remembered_events as (
-    select explode(filter(_events, event -> event._op in ('I', 'U', 'D'))._event_id) as _event_id
-    from {{ history }}
+    select explode(filter(_events, event -> event._op in ('I', 'U', 'D'{{ ", 'T'" if not d.history }}))._event_id) as _event_id
+    from {{ history if d.history else current }}
     {%- if tombstones %}
     union all
     select _event_id
@@ -43,8 +43,8 @@ applied_counts as (
 
 row_counts as (
     select
-        (select count(*) from {{ current }}) as rows_now,
-        (select count(*) from {{ history }}) as versions
+        (select count(*) from {{ current }}{{ " where _cdc_deleted_at is null" if not d.history }}) as rows_now,
+        {{ "(select count(*) from " ~ history ~ ")" if d.history else "cast(null as bigint)" }} as versions
 )
 
 select
@@ -52,7 +52,7 @@ select
     events_read,
     events_applied,
     events_read - events_distinct - events_quarantined as events_duplicate,
-    cast(0 as bigint) as events_superseded,
+    {{ "cast(0 as bigint)" if d.history else "events_distinct - events_applied" }} as events_superseded,
     events_quarantined,
     rows_now,
     versions

@@ -76,6 +76,7 @@
         "apply_as_truncates": given.get("apply_as_truncates"),
         "ignore_null_updates": given.get("ignore_null_updates", false),
         "track_history_columns": cdc._as_list(given.get("track_history_columns")),
+        "batch_order": given.get("batch_order"),
         "history": given.get("history", true),
         "insert_only": given.get("insert_only", false),
         "on_bad_event": given.get("on_bad_event", "quarantine"),

@@ -7,7 +7,7 @@
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "on_bad_event", "payload", "where",
-        "landed", "arrival", "origin",
+        "landed", "arrival", "origin", "batch_order",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -33,6 +33,10 @@
         {%- if cdc._is_reserved(column.name) -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a name that the package uses itself. Leave it out"
                 ~ " with `except_columns`, or rename it where the events are written.") -%}
+        {%- endif -%}
+        {%- if modules.re.search("[ ,;{}()\n\t=]", column.name) -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not take in names (blank, tab,"
+                ~ " line break or one of , ; { } ( ) =). Declare a view of the raw table that gives it another name.") -%}
         {%- endif -%}
         {%- if not column.type -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has no data_type. Declare a Spark type.") -%}
@@ -72,6 +76,9 @@
     {%- for option in ["history", "insert_only", "landed"] if d[option] is not boolean -%}
         {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. It is true or false.") -%}
     {%- endfor -%}
+    {%- if d.batch_order and not d.arrival -%}
+        {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare the expression that tells what is new, often the same.") -%}
+    {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}
     {%- endif -%}

@@ -28,18 +28,17 @@
         {%- do t.update({"steps": cdc._steps(cdc._table_location(target))}) -%}
         {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
-    {%- set position = {} if t.read_to is none else {"read_to": t.read_to} -%}
     {%- if target_exists -%}
-        {%- do position.update({"tombstones": true}) -%}
+        {%- do t.position.update({"tombstones": true}) -%}
     {%- endif -%}
-    {%- do cdc._write_stamp(target, position) -%}
+    {%- do cdc._write_stamp(target, t.position) -%}
     {#- dbt hands the strategy to the staging step only; the merge finds it here. -#}
     {%- do model.update({"cdc_history": t}) -%}
     {{ return(t) }}
 {%- endmacro %}
 
 
-{#- From where to where a run reads: after the table's stamp, up to the newest arrival. Refuses bad events where declared. -#}
+{#- From where to where a run reads, and its stamp. Refuses bad events, and batches out of order, where that is declared. -#}
 {% macro _find_position(t, events_sql, stamp) -%}
     {%- set read_from = stamp.get("read_to") -%}
     {%- set read_to = cdc._last_arrival(t, events_sql) -%}
@@ -51,6 +50,11 @@
     {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}
         {%- do cdc._refuse_bad_events(t) -%}
     {%- endif -%}
+    {%- set position = {} if read_to is none else {"read_to": read_to} -%}
+    {%- if t.declaration and t.declaration.batch_order -%}
+        {%- do position.update({"batch": stamp.get("batch") if t.nothing_new else cdc._refuse_batches(t, stamp)}) -%}
+    {%- endif -%}
+    {%- do t.update({"position": position}) -%}
 {%- endmacro %}
 
 

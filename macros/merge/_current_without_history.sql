@@ -17,7 +17,7 @@
         {%- do cdc._refuse_drift(model, t, cdc._table_properties(this)) -%}
     {%- endif -%}
     {%- do cdc._find_position(t, source_sql, cdc._read_stamp(this) if updates else {}) -%}
-    {%- do cdc._write_stamp(this, {} if t.read_to is none else {"read_to": t.read_to}) -%}
+    {%- do cdc._write_stamp(this, t.position) -%}
     {%- if not updates -%}
         {{ return(cdc._first_lives(t, source_sql)) }}
     {%- elif t.nothing_new -%}

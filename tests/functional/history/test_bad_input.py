@@ -44,6 +44,7 @@ sources:
           - {name: id, data_type: bigit}
           - {name: state}
           - {name: _seq, data_type: int}
+          - {name: is open, data_type: boolean}
 """
 
 SNAPSHOTS = """
@@ -146,8 +147,65 @@ class TestBadInput:
             "column `id` has the data_type `bigit`, which Spark does not have.",
             "column `state` has no data_type.",
             "column `_seq` has a name that the package uses itself.",
-            "key column `nr` is not among the declared columns (id, state, _seq).",
+            "column `is open` has a character that Delta does not take in names",
+            "key column `nr` is not among the declared columns (id, state, _seq, is open).",
             "`on_bad_event` is `drop`. It is `quarantine` (default) or `fail`.",
         ):
             assert f"app.orders (models/sources.yml): {message}" in str(refusal.value)
         assert project.run_sql(commits, fetch="all") == before
+
+
+class TestBatchOrder:
+    @pytest.fixture(scope="class")
+    def packages(self) -> dict[str, Any]:
+        return {"packages": [{"local": str(ROOT)}]}
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {
+            "models": {"+file_format": "delta"},
+            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
+        }
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        ordered = "track_history_columns: [state]\n              batch_order: nr\n"
+        ordered += "              arrival: batch"
+        return {
+            "sources.yml": SOURCES.replace("track_history_columns: [state]", ordered),
+            "stg_orders.sql": "{{ cdc.events(source('app', 'orders')) }}",
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return {"snapshots.yml": SNAPSHOTS}
+
+    def test_missing_and_repeated_batches_are_refused(self, project: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])  # deps forgets the adapter
+        orders, history = (f"{project.test_schema}.{name}" for name in ("orders", "orders_history"))
+        project.run_sql(
+            f"create table {orders} (id bigint, state string, price string, seq int, flag string,"
+            " nr int, batch int) using delta"
+        )
+
+        def arrives(number: int, batch: int) -> None:
+            row = f"(1, 's{number}', '1', {number}, 'U', {number}, {batch})"
+            project.run_sql(f"insert into {orders} values {row}")
+
+        def versions() -> int:
+            return len(project.run_sql(f"select * from {history}", fetch="all"))
+
+        arrives(1, 1)
+        run_dbt(["build"])
+        arrives(3, 2)
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        assert "app.orders lacks a batch between 1 and 3" in log
+        assert versions() == 1
+        arrives(2, 3)
+        run_dbt(["build"])
+        assert versions() == 3
+        arrives(2, 4)
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        assert "app.orders brings batch 2 again, after batch 3" in log
+        assert versions() == 3

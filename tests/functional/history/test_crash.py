@@ -81,13 +81,7 @@ def events_of(batch: int) -> list[Event]:
 class TestCrash:
     @pytest.fixture(scope="class")
     def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
-        settings = {
-            "spark.sql.shuffle.partitions": 1,
-            "spark.sql.codegen.wholeStage": False,
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": False,
-        }
-        return dbt_profile_target | {"server_side_parameters": settings, "threads": 1}
+        return dbt_profile_target | {"threads": 1}
 
     @pytest.fixture(scope="class")
     def packages(self) -> dict[str, Any]:

@@ -21,12 +21,12 @@ sources:
           meta:
             cdc:
               format: flagged
-              keys: ["Order Nr", ratio]
+              keys: ["Order-Nr", ratio]
               sequence_by: at
               operation: op
               arrival: batch
         columns: &columns
-          - {name: "Order Nr", data_type: string}
+          - {name: "Order-Nr", data_type: string}
           - {name: ratio, data_type: double}
           - {name: select, data_type: "decimal(38,10)"}
           - {name: UPPER, data_type: timestamp}
@@ -34,7 +34,7 @@ sources:
           - {name: source, data_type: date}
       - name: alone
         identifier: odd
-        config: {meta: {cdc: {format: flagged, keys: ["Order Nr", ratio], sequence_by: at,
+        config: {meta: {cdc: {format: flagged, keys: ["Order-Nr", ratio], sequence_by: at,
           operation: op, arrival: batch, history: false}}}
         columns: *columns
 """
@@ -44,12 +44,12 @@ version: 2
 snapshots:
   - name: odd_history
     relation: ref('stg_odd')
-    config: {strategy: cdc.scd2, unique_key: ["Order Nr", ratio], file_format: delta}
+    config: {strategy: cdc.scd2, unique_key: ["Order-Nr", ratio], file_format: delta}
 """
 
 FINAL = """
 {{{{ config(
-    materialized='incremental', incremental_strategy='merge', unique_key=['Order Nr', 'ratio']
+    materialized='incremental', incremental_strategy='merge', unique_key=['Order-Nr', 'ratio']
 ) }}}}
 {{{{ cdc.current(ref('{read}')) }}}}
 """
@@ -68,11 +68,11 @@ KEYS = [
 LIMIT = "9" * 28 + "." + "9" * 10
 
 
-def values(key: str, ratio: str, batch: int, *, op: str = "U", text: str = "'a'") -> str:
+def values(key: str, ratio: str, day: int, *, op: str = "U", text: str = "'a'") -> str:
     return (
         f"({key}, {ratio}, -{LIMIT}BD, timestamp'1582-10-15 00:00:00 -09:17:02', {text},"
-        f" date'0001-01-01', timestamp'1899-12-31 23:59:59.999999 +05:45' + interval {batch} days,"
-        f" '{op}', {batch})"
+        f" date'0001-01-01', timestamp'1899-12-31 23:59:59.999999 +05:45' + interval {day} days,"
+        f" '{op}'"
     )
 
 
@@ -102,27 +102,29 @@ class TestOddValues:
     def snapshots(self) -> dict[str, str]:
         return {"snapshots.yml": SNAPSHOTS}
 
-    def put(self, project: Any, *rows: str) -> None:
-        project.run_sql(f"insert into {project.test_schema}.odd values {', '.join(rows)}")
+    def put(self, project: Any, batch: int, *rows: str) -> None:
+        arrived = ", ".join(f"{row}, {batch})" for row in rows)
+        project.run_sql(f"insert into {project.test_schema}.odd values {arrived}")
 
     def test_odd_names_and_values(self, project: Any) -> None:
         run_dbt(["deps"])
         run_dbt(["parse"])  # deps forgets the adapter
         project.run_sql(
-            f"create table {project.test_schema}.odd (`Order Nr` string, ratio double,"
+            f"create table {project.test_schema}.odd (`Order-Nr` string, ratio double,"
             " `select` decimal(38, 10), UPPER timestamp, `Größe` string, source date,"
             " at timestamp, op string, batch int)"
-            " using delta tblproperties ('delta.columnMapping.mode' = 'name')"
+            " using delta"
         )
-        self.put(project, *[values(key, ratio, 1, op="I") for key, ratio in KEYS])
+        self.put(project, 1, *[values(key, ratio, 1, op="I") for key, ratio in KEYS])
         run_dbt(["build"])
         # The other zero is the same key; a delete that arrives before the insert; 10 MB of text.
         updates = [values(key, ratio.replace("-0.0", "0.0"), 3, text="'b'") for key, ratio in KEYS]
         long = "repeat('ä', 5 * 1024 * 1024)"
-        self.put(project, *updates, values("'gone'", "1.5D", 9, op="D"))
+        self.put(project, 2, *updates, values("'gone'", "1.5D", 9, op="D"))
         run_dbt(["build"])
         self.put(
             project,
+            3,
             values("'gone'", "1.5D", 4, op="I"),
             values("'zero'", "-0.0D", 2, text=long),
             values(*KEYS[0], 10, op="D"),
@@ -133,7 +135,7 @@ class TestOddValues:
             return project.run_sql(query.format(schema=project.test_schema), fetch="all")
 
         for table in ("odd_final", "alone_final where _cdc_deleted_at is null"):
-            assert rows(f"select count(*), count(distinct `Order Nr`) from {{schema}}.{table}") == [
+            assert rows(f"select count(*), count(distinct `Order-Nr`) from {{schema}}.{table}") == [
                 (len(KEYS) - 1, len(KEYS) - 1)
             ]
             assert rows(
@@ -145,12 +147,12 @@ class TestOddValues:
             )
         assert rows(
             "select length(`Größe`), cast(_seq as string) from {schema}.odd_history"
-            " where `Order Nr` = 'zero' order by _seq"
+            " where `Order-Nr` = 'zero' order by _seq"
         ) == [
             (1, "1900-01-01 18:14:59.999999"),
             (5 * 1024 * 1024, "1900-01-02 18:14:59.999999"),
             (1, "1900-01-03 18:14:59.999999"),
         ]
         assert rows(
-            "select _seq_end is not null from {schema}.odd_history where `Order Nr` = 'gone'"
+            "select _seq_end is not null from {schema}.odd_history where `Order-Nr` = 'gone'"
         ) == [(True,)]

@@ -26,14 +26,6 @@ ROOT = Path(__file__).resolve().parents[3]
 SCENARIOS = int(os.environ.get("SCENARIOS", "10000"))
 SOAK_MINUTES = float(os.environ.get("MINUTES", "0"))
 
-# As in profiles.yml: compiling a query would take longer than running it.
-SMALL = {
-    "spark.sql.shuffle.partitions": 1,
-    "spark.sql.codegen.wholeStage": False,
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": False,
-}
-
 # One table of events, read by three declarations: the order by a struct, by an expression, and
 # without a history.
 SOURCES = """
@@ -211,10 +203,6 @@ def arriving(arrivals: list[Arrival], batch: int) -> list[Event]:
 
 
 class TestOneAnswer:
-    @pytest.fixture(scope="class")
-    def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
-        return dbt_profile_target | {"server_side_parameters": SMALL}
-
     @pytest.fixture(scope="class")
     def packages(self) -> dict[str, Any]:
         return {"packages": [{"local": str(ROOT)}]}

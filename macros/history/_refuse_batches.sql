@@ -1,0 +1,43 @@
+{#-
+    `batch_order`, for a source that promises numbered batches: refuses a run in which a batch is missing or comes again. Returns
+    the last number; the table's stamp keeps it.
+-#}
+{% macro _refuse_batches(t, stamp) -%}
+    {%- set d = t.declaration -%}
+    {%- set last = stamp.get("batch") -%}
+    {%- set asked -%}
+with new_batches as (
+    select distinct cast({{ d.batch_order }} as bigint) as _number
+    from {{ d.relation }}
+    where
+        {{ "(" ~ d.where ~ ")" if d.where else "true" }}
+        {{ "and " ~ d.arrival ~ " > " ~ t.read_from if t.read_from is not none }}
+        {{ "and " ~ d.arrival ~ " <= " ~ t.read_to if t.read_to is not none }}
+)
+
+select
+    min(_number),
+    max(_number),
+    count(*),
+    count_if(_number is null)
+from new_batches
+    {%- endset -%}
+    {%- set found = run_query(asked).rows[0] -%}
+    {%- set problem = [] -%}
+    {%- if found[2] == 0 -%}
+        {{ return(last) }}
+    {%- elif found[3] -%}
+        {%- do problem.append("holds rows without a batch number") -%}
+    {%- elif last is not none and found[0] <= last -%}
+        {%- do problem.append("brings batch " ~ found[0] ~ " again, after batch " ~ last) -%}
+    {%- elif found[1] - found[0] + 1 != found[2] or (last is not none and found[0] != last + 1) -%}
+        {%- do problem.append("lacks a batch between " ~ (last if last is not none else found[0]) ~ " and " ~ found[1]) -%}
+    {%- endif -%}
+    {%- if problem -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ d.table ~ " " ~ problem[0] ~ ", and declares `batch_order`. Nothing was written. Let the missing batch arrive, or"
+            ~ " take the repeated one out of " ~ d.relation ~ "; without `batch_order` any order and any repetition gives the same tables."
+        ) -%}
+    {%- endif -%}
+    {{ return(found[1]) }}
+{%- endmacro %}
