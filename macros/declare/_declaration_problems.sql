@@ -7,7 +7,7 @@
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "ignore_null_updates", "except_columns", "track_history_columns", "on_bad_event", "payload", "where",
-        "landed", "arrival", "origin",
+        "landed", "arrival", "origin", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -56,22 +56,67 @@
         {%- endfor -%}
     {%- endfor -%}
 
-    {%- if d.traits and not d.traits.sequence and not d.sequence_by -%}
-        {%- do problems.append(at ~ "no `sequence_by`. Name the column, expression or list that orders the events.") -%}
-    {%- endif -%}
+    {%- do problems.extend(cdc._sequence_problems(d, at)) -%}
+    {%- do problems.extend(cdc._option_problems(d, given, at)) -%}
     {%- if d.format == "flagged" and not d.operation and not d.apply_as_deletes -%}
         {%- do problems.append(at ~ "neither `operation` nor `apply_as_deletes`. Name the flag column, or the condition that marks"
             ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}
     {%- endif -%}
-    {%- if d.format != "flagged" -%}
-        {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] -%}
-            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
-                ~ " carries its operation itself. Remove it.") -%}
-        {%- endfor -%}
-    {%- endif -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
         {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}
     {%- endif -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- Whether there is something that orders the events. -#}
+{% macro _sequence_problems(d, at) -%}
+    {%- if d.sequence_by or not d.traits -%}
+        {{ return([]) }}
+    {%- elif d.format == "canal" -%}
+        {{ return([at ~ "no `sequence_by`. Canal's messages carry no position: name what orders them, such as Kafka's offset; the"
+            ~ " rows of a message are in order by themselves."]) }}
+    {%- elif d.format == "dms" and not d.payload -%}
+        {{ return([at ~ "no `sequence_by`. Files of DMS carry no position by themselves: name the column that holds"
+            ~ " `$AR_H_CHANGE_SEQ` or the commit time."]) }}
+    {%- elif not d.traits.sequence -%}
+        {{ return([at ~ "no `sequence_by`. Name the column, expression or list that orders the events."]) }}
+    {%- endif -%}
+    {{ return([]) }}
+{%- endmacro %}
+
+
+{#- Options that the format does not have, and encodings that mean nothing. -#}
+{% macro _option_problems(d, given, at) -%}
+    {%- set problems = [] -%}
+    {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] and d.format != "flagged" -%}
+        {%- if option != "operation" or d.traits.operation != "own" -%}
+            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
+                ~ " carries its operation itself. Remove it.") -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- for option in ["message_key", "old_key", "unavailable_value"] if option in given and d.format != "debezium" -%}
+        {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format debezium. Remove it.") -%}
+    {%- endfor -%}
+    {%- if d.source_table and not d.traits.table -%}
+        {%- do problems.append(at ~ "`source_table`: events of " ~ d.format ~ " do not name their table. Use `where`.") -%}
+    {%- endif -%}
+    {%- if d.traits.columns and (d.payload or d.landed) -%}
+        {%- do problems.append(at ~ d.format ~ " reads the raw table's columns. Remove `payload` and `landed`.") -%}
+    {%- endif -%}
+    {%- set types = {} -%}
+    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
+    {%- for name, encoding in d.encodings.items() -%}
+        {%- set known = cdc._encodings_of(types.get(name, "")) -%}
+        {%- if name not in types -%}
+            {%- do problems.append(at ~ "`encodings` names the column `" ~ name ~ "`, which is not declared. Correct the name.") -%}
+        {%- elif d.traits.columns -%}
+            {%- do problems.append(at ~ "`encodings`: " ~ d.format ~ " reads typed columns. Remove it, or convert in a view.") -%}
+        {%- elif encoding not in known -%}
+            {%- do problems.append(at ~ "`encodings`: " ~ encoding ~ " is no encoding of column `" ~ name ~ "` (" ~ types[name]
+                ~ "). " ~ ("Choose from " ~ (known | join(", ")) ~ "." if known else "Its type needs none: remove it.")) -%}
+        {%- endif -%}
+    {%- endfor -%}
     {{ return(problems) }}
 {%- endmacro %}
 
