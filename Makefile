@@ -10,11 +10,12 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test lint format docs capture lock clean distclean java spark
+.PHONY: help build test conformance lint format docs capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
+	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   what the linters can mend themselves"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
@@ -27,6 +28,9 @@ build: java $(INSTALLED)
 
 test: spark
 	@$(BIN)/python -m pytest
+
+conformance: spark
+	@$(BIN)/python -m pytest tests/conformance -rs
 
 lint: $(INSTALLED)
 	@$(BIN)/sqlfluff lint --disable-progress-bar $(SQL)

@@ -1,7 +1,7 @@
 {#-
     One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`.
     Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
-    be wrong.
+    be wrong. Records that are no change of a row (heartbeats, messages, borders of transactions, DDL) are counted beside it.
 -#}
 {% macro audit(history, current) -%}
     {{ return(adapter.dispatch("audit", "cdc")(history, current)) }}
@@ -23,6 +23,11 @@ source_counts as (
         count(distinct if(_reason is null, _event_id, null)) as events_distinct,
         count_if(_reason is not null) as events_quarantined
     from identified_events
+),
+
+control_counts as (
+    select count_if(_cdc_operation = 'M') as events_left_out
+    from decoded_events
 ),
 
 remembered_events as (
@@ -54,9 +59,11 @@ select
     events_read - events_distinct - events_quarantined as events_duplicate,
     cast(0 as bigint) as events_superseded,
     events_quarantined,
+    events_left_out,
     rows_now,
     versions
 from source_counts
+cross join control_counts
 cross join applied_counts
 cross join row_counts
 {%- endmacro %}

@@ -12,7 +12,7 @@
     {%- elif type == "binary" -%}
         {{ return(cdc._bytes(text, encoding or d.traits.bytes or "hex")) }}
     {%- elif cdc._decimal_digits(type) -%}
-        {%- if cdc._keeps_tokens(d, type) -%}
+        {%- if cdc._keeps_tokens(d, type) or encoding == "base64" -%}
             {{ return("get(transform(array(" ~ cdc._number_text(d, text, type, name) ~ "), number -> "
                 ~ cdc._exact_decimal("number", type) ~ "), 0)") }}
         {%- endif -%}
@@ -181,10 +181,7 @@
     scale. Text that could be read both as a number and as bytes is not guessed at.
 -#}
 {% macro _number_text(d, text, type, name) -%}
-    {%- if not cdc._keeps_tokens(d, type) -%}
-        {{ return(text) }}
-    {%- endif -%}
-    {%- set inner = "trim(both '\"' from " ~ text ~ ")" -%}
+    {%- set inner = "trim(both '\"' from " ~ text ~ ")" if cdc._keeps_tokens(d, type) else text -%}
     {%- set scale = "cast(" ~ cdc._decimal_digits(type)[1] ~ " as int)" -%}
     {%- set field = cdc._field(name) -%}
     {%- if d.encodings.get(name) == "base64" -%}

@@ -12,25 +12,25 @@ select *
 from raw_events
 lateral view outer inline(transform(
     array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record'))),
-    line -> struct(
+    _message -> struct(
         case
-            when line.action in ('I', 'U', 'D', 'T') then line.action
-            when line.action in ('B', 'C', 'M') then 'M'
+            when _message.action in ('I', 'U', 'D', 'T') then _message.action
+            when _message.action in ('B', 'C', 'M') then 'M'
         end,
-        {{ cdc._image_of("line.columns") }},
-        {{ cdc._image_of("line.identity") }},
-        {{ cdc._sequence(d, cdc._commit_position("line.timestamp", "line.lsn")) }},
-        {{ d.event_time or "try_cast(line.timestamp as timestamp)" }},
+        {{ cdc._image_of("_message.columns") }},
+        {{ cdc._image_of("_message.identity") }},
+        {{ cdc._sequence(d, cdc._commit_position("_message.timestamp", "_message.lsn")) }},
+        {{ d.event_time or "try_cast(_message.timestamp as timestamp)" }},
         case
-            when line._corrupt_record is not null or line is null then 'unreadable payload'
-            when line.action is null then 'no operation'
-            when line.action not in ('I', 'U', 'D', 'T', 'B', 'C', 'M') then concat('unknown operation ', line.action)
-            when line.action in ('I', 'U', 'D') and not {{ cdc._names_are_unique("line.columns") }}
+            when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+            when _message.action is null then 'no operation'
+            when _message.action not in ('I', 'U', 'D', 'T', 'B', 'C', 'M') then concat('unknown operation ', _message.action)
+            when _message.action in ('I', 'U', 'D') and not {{ cdc._names_are_unique("_message.columns") }}
                 then 'a column is named twice'
-            when line.action in ('U', 'D') and not {{ cdc._names_are_unique("line.identity") }}
+            when _message.action in ('U', 'D') and not {{ cdc._names_are_unique("_message.identity") }}
                 then 'a key column is named twice'
         end,
-        {{ cdc._dotted(["line.schema", "line.table"]) }}
+        {{ cdc._dotted(["_message.schema", "_message.table"]) }}
     )
 )) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
 {%- endmacro %}
