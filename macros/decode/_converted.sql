@@ -220,7 +220,7 @@
             )
         ),
         number -> case
-            when abs({{ scale }}) > 100 then null
+            when {{ scale }} not between -100 and 100 then null
             when {{ scale }} <= 0 then concat(number, repeat('0', -{{ scale }}))
             else concat(
                 if(startswith(number, '-'), '-', ''),

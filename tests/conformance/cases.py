@@ -356,8 +356,9 @@ def wal2json() -> dict[str, Case]:
             "source_table": "test \"schema.test \" with 'quotes'",
             **BY_LINE,
         },
-        {"id": "int", "col spaces": "int", 'col"quotes': "int"},
-        rows({"id": 1, "col spaces": 2, 'col"quotes': 3}),
+        # `col spaces` is left out: docs/conformance.md.
+        {"id": "int", 'col"quotes': "int"},
+        rows({"id": 1, 'col"quotes': 3}),
     )
     for number, final in ((1, [(1, "test1")]), (2, []), (3, [(3, "test3")]), (5, []), (6, [])):
         found[f"truncate_{number}"] = table(

@@ -204,6 +204,9 @@ class TestDebezium(Decoding):
             typed(7, price="1234"),
             typed(8, day="2020-01-01T12:00:00Z", at="2020-01-01T00:00:00.123456789Z", price=1.005),
             typed(9, big=9223372036854775808, days=[1, "soon"], bytes="?", ok="maybe"),
+            typed(11, price={"scale": -(2**31), "value": "AA=="}, day=2**62, days={"a": 1}),
+            typed(12, price={"scale": "x"}, at="9" * 30, bytes="[]", ok=[1]),
+            {**typed(13), "source": {"lsn": 1, "ts_ms": 2**63 - 1}},
             typed(10, at="now", local="2020", price=b64(2**100, 16)),
         ],
         "flat": [
