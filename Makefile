@@ -10,12 +10,13 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test soak lint format docs capture lock clean distclean java spark
+.PHONY: help build test soak conformance lint format docs capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
 	@echo "make soak     random scenarios against the oracle for MINUTES=n"
+	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   what the linters can mend themselves"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
@@ -31,6 +32,9 @@ test: spark
 
 soak: spark
 	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k test_soak tests/functional/history
+
+conformance: spark
+	@$(BIN)/python -m pytest tests/conformance -rs
 
 lint: $(INSTALLED)
 	@$(BIN)/sqlfluff lint --disable-progress-bar $(SQL)

@@ -1,7 +1,8 @@
 {#-
     One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`.
     Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
-    be wrong. A table without a history remembers what its rows need; the other events are superseded.
+    be wrong. Records that are no change of a row (heartbeats, messages, borders of transactions, DDL) are counted beside it. A table
+    without a history remembers what its rows need; the other events are superseded.
 -#}
 {% macro audit(history, current) -%}
     {{ return(adapter.dispatch("audit", "cdc")(history, current)) }}
@@ -14,7 +15,8 @@
     {%- endif -%}
     {%- set snapshots = graph.nodes.values() | selectattr("relation_name", "equalto", history | string) | list -%}
     {%- set d = cdc._upstream_declaration(snapshots[0]) -%}
-    {%- set tombstones = d.history and load_relation(history.incorporate(path={"identifier": history.identifier ~ "_tombstones"})) -%}
+    {%- set beside = history.incorporate(path={"identifier": history.identifier ~ "_tombstones"}) -%}
+    {%- set tombstones = d.history and load_relation(beside) -%}
 with {{ cdc._decoded_events(d, d.relation) }},
 
 source_counts as (
@@ -25,13 +27,18 @@ source_counts as (
     from identified_events
 ),
 
+control_counts as (
+    select count_if(_cdc_operation = 'M') as events_left_out
+    from decoded_events
+),
+
 remembered_events as (
     select explode(filter(_events, event -> event._op in ('I', 'U', 'D'{{ ", 'T'" if not d.history }}))._event_id) as _event_id
     from {{ history if d.history else current }}
     {%- if tombstones %}
     union all
     select _event_id
-    from {{ tombstones }}
+    from {{ beside }}
     where _op in ('D', 'T')
     {%- endif %}
 ),
@@ -54,9 +61,11 @@ select
     events_read - events_distinct - events_quarantined as events_duplicate,
     {{ "cast(0 as bigint)" if d.history else "events_distinct - events_applied" }} as events_superseded,
     events_quarantined,
+    events_left_out,
     rows_now,
     versions
 from source_counts
+cross join control_counts
 cross join applied_counts
 cross join row_counts
 {%- endmacro %}

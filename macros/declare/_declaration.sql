@@ -86,18 +86,49 @@
         "arrival": given.get("arrival", "_batch" if landed else none),
         "origin": given.get("origin", "concat(_file, ':', _row)" if landed else none),
         "problem": "_problem" if landed else none,
+        "source_table": cdc._as_list(given.get("source_table")),
+        "encodings": given.get("encodings") or {},
+        "message_key": given.get("message_key"),
+        "old_key": given.get("old_key"),
+        "unavailable_value": given.get("unavailable_value", "__debezium_unavailable_value"),
     } -%}
     {%- do declaration.update({"problems": cdc._declaration_problems(declaration, given)}) -%}
     {{ return(declaration) }}
 {%- endmacro %}
 
 
-{#- What each format knows by itself: whether it comes as JSON text, carries its own order, operation and commit time. -#}
+{#-
+    What each format knows by itself:
+      payload      comes as JSON text, in the column `value` unless declared otherwise
+      json         is decoded from JSON text; columns of a typed raw table are written as JSON first
+      columns      the values are the raw table's own columns
+      sequence     carries its own order
+      operation    carries its own operation; `own` where the names of the operations can be configured
+      event_time   carries the commit time
+      table        carries the name of the table
+      changed_before   the before image holds the changed columns only
+      absent       what a column means that an image does not hold: no value given, or null
+      bytes        how text holds bytes
+-#}
 {% macro _formats() -%}
     {{ return({
-        "wal2json_v2": {"payload": true, "sequence": true, "operation": true, "event_time": true},
-        "change_event": {"payload": false, "sequence": true, "operation": true, "event_time": false},
-        "flagged": {"payload": false, "sequence": false, "operation": false, "event_time": false},
+        "change_event": {"sequence": true, "operation": true, "bytes": "hex"},
+        "flagged": {"columns": true},
+        "debezium": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
+            "bytes": "base64"},
+        "wal2json_v1": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
+            "bytes": "hex"},
+        "wal2json_v2": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
+            "bytes": "hex"},
+        "dms": {"json": true, "sequence": true, "operation": "own", "event_time": true, "table": true, "absent": "null",
+            "bytes": "base64"},
+        "goldengate": {"payload": true, "json": true, "sequence": true, "operation": "own", "event_time": true, "table": true,
+            "bytes": "base64"},
+        "maxwell": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
+            "changed_before": true, "bytes": "base64"},
+        "canal": {"payload": true, "json": true, "operation": true, "event_time": true, "table": true, "changed_before": true,
+            "bytes": "latin1"},
+        "delta_cdf": {"columns": true, "sequence": true, "operation": true, "event_time": true},
     }) }}
 {%- endmacro %}
 

@@ -7,7 +7,7 @@
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "on_bad_event", "payload", "where",
-        "landed", "arrival", "origin", "batch_order",
+        "landed", "arrival", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -35,8 +35,8 @@
                 ~ " with `except_columns`, or rename it where the events are written.") -%}
         {%- endif -%}
         {%- if modules.re.search("[ ,;{}()\n\t=]", column.name) -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not take in names (blank, tab,"
-                ~ " line break or one of , ; { } ( ) =). Declare a view of the raw table that gives it another name.") -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not take in names (blank,"
+                ~ " tab, line break or one of , ; { } ( ) =). Declare a view of the raw table that gives it another name.") -%}
         {%- endif -%}
         {%- if not column.type -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has no data_type. Declare a Spark type.") -%}
@@ -60,24 +60,17 @@
         {%- endfor -%}
     {%- endfor -%}
 
-    {%- if d.traits and not d.traits.sequence and not d.sequence_by -%}
-        {%- do problems.append(at ~ "no `sequence_by`. Name the column, expression or list that orders the events.") -%}
-    {%- endif -%}
+    {%- do problems.extend(cdc._sequence_problems(d, at)) -%}
+    {%- do problems.extend(cdc._option_problems(d, given, at)) -%}
     {%- if d.format == "flagged" and not d.operation and not d.apply_as_deletes -%}
         {%- do problems.append(at ~ "neither `operation` nor `apply_as_deletes`. Name the flag column, or the condition that marks"
             ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}
-    {%- endif -%}
-    {%- if d.format != "flagged" -%}
-        {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] -%}
-            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
-                ~ " carries its operation itself. Remove it.") -%}
-        {%- endfor -%}
     {%- endif -%}
     {%- for option in ["history", "insert_only", "landed"] if d[option] is not boolean -%}
         {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. It is true or false.") -%}
     {%- endfor -%}
     {%- if d.batch_order and not d.arrival -%}
-        {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare the expression that tells what is new, often the same.") -%}
+        {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare what tells the new rows, often the same expression.") -%}
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}
@@ -85,6 +78,58 @@
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
         {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}
     {%- endif -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- Whether there is something that orders the events. -#}
+{% macro _sequence_problems(d, at) -%}
+    {%- if d.sequence_by or not d.traits -%}
+        {{ return([]) }}
+    {%- elif d.format == "canal" -%}
+        {{ return([at ~ "no `sequence_by`. Canal's messages carry no position: name what orders them, such as Kafka's offset; the"
+            ~ " rows of a message are in order by themselves."]) }}
+    {%- elif d.format == "dms" and not d.payload -%}
+        {{ return([at ~ "no `sequence_by`. Files of DMS carry no position by themselves: name the column that holds"
+            ~ " `$AR_H_CHANGE_SEQ` or the commit time."]) }}
+    {%- elif not d.traits.sequence -%}
+        {{ return([at ~ "no `sequence_by`. Name the column, expression or list that orders the events."]) }}
+    {%- endif -%}
+    {{ return([]) }}
+{%- endmacro %}
+
+
+{#- Options that the format does not have, and encodings that mean nothing. -#}
+{% macro _option_problems(d, given, at) -%}
+    {%- set problems = [] -%}
+    {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] and d.format != "flagged" -%}
+        {%- if option != "operation" or d.traits.operation != "own" -%}
+            {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
+                ~ " carries its operation itself. Remove it.") -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- for option in ["message_key", "old_key", "unavailable_value"] if option in given and d.format != "debezium" -%}
+        {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format debezium. Remove it.") -%}
+    {%- endfor -%}
+    {%- if d.source_table and not d.traits.table -%}
+        {%- do problems.append(at ~ "`source_table`: events of " ~ d.format ~ " do not name their table. Use `where`.") -%}
+    {%- endif -%}
+    {%- if d.traits.columns and (d.payload or d.landed) -%}
+        {%- do problems.append(at ~ d.format ~ " reads the raw table's columns. Remove `payload` and `landed`.") -%}
+    {%- endif -%}
+    {%- set types = {} -%}
+    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
+    {%- for name, encoding in d.encodings.items() -%}
+        {%- set known = cdc._encodings_of(types.get(name, "")) -%}
+        {%- if name not in types -%}
+            {%- do problems.append(at ~ "`encodings` names the column `" ~ name ~ "`, which is not declared. Correct the name.") -%}
+        {%- elif d.traits.columns -%}
+            {%- do problems.append(at ~ "`encodings`: " ~ d.format ~ " reads typed columns. Remove it, or convert in a view.") -%}
+        {%- elif encoding not in known -%}
+            {%- do problems.append(at ~ "`encodings`: " ~ encoding ~ " is no encoding of column `" ~ name ~ "` (" ~ types[name]
+                ~ "). " ~ ("Choose from " ~ (known | join(", ")) ~ "." if known else "Its type needs none: remove it.")) -%}
+        {%- endif -%}
+    {%- endfor -%}
     {{ return(problems) }}
 {%- endmacro %}
 

@@ -1,7 +1,7 @@
 {#-
     The shared core of all formats, a chain of CTEs that ends in `identified_events`:
       raw_events         the raw rows of this table, with payload, origin and arrival
-      decoded_events     a format's own macro: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem
+      decoded_events     a format's own macro: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
       given_events       the value each event gives each column
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
@@ -14,10 +14,9 @@
     {%- set time = cdc._has_event_time(d) -%}
 raw_events as (
     select
-        {{ "*" if not d.payload else cdc._quoted(d.payload) ~ " as _payload" }},
-        {%- if not d.payload %}
-        to_json(struct(*)) as _payload,
-        {%- endif %}
+        {#- A ChangeEvent's own names would clash with those of the raw table. -#}
+        {{- "\n        *," if not d.payload or d.traits.json }}
+        {{ cdc._payload(d) }} as _payload,
         {{ d.origin or "cast(null as string)" }} as _origin,
         {{ "cast(" ~ d.arrival ~ " as bigint)" if d.arrival else "cast(null as bigint)" }} as _arrived,
         {{ d.problem or "cast(null as string)" }} as _cdc_raw_problem
@@ -35,10 +34,17 @@ given_events as (
     select
         *,
         {%- for column in d.columns %}
+        {%- if cdc._needs_field(d, column) %}
+        {{ cdc._debezium_field(column.name) }} as {{ cdc._field(column.name) }},
+        {%- endif %}
         {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}{{ "," if not loop.last }}
         {%- endfor %}
     from decoded_events
-    where _cdc_operation is distinct from 'M'
+    where
+        _cdc_operation is distinct from 'M'
+        {%- if d.source_table %}
+        and {{ cdc._is_of_table(d) }}
+        {%- endif %}
 ),
 
 typed_events as (
@@ -48,6 +54,9 @@ typed_events as (
         _arrived,
         _cdc_raw_problem,
         _cdc_problem,
+        {%- if d.source_table %}
+        _cdc_table,
+        {%- endif %}
         _cdc_operation as _op,
         _seq,
         {%- if time %}
@@ -57,7 +66,7 @@ typed_events as (
         {{ cdc._given(column.name) }},
         {%- endfor %}
         {%- for column in d.columns %}
-        {{ cdc._converted(d, cdc._given(column.name), column.type) }} as {{ cdc._quoted(column.name) }},
+        {{ cdc._converted(d, cdc._given(column.name), column.type, column.name) }} as {{ cdc._quoted(column.name) }},
         {%- endfor %}
         {%- for key in d.key_columns if not d.keyless %}
         {{ cdc._old_key(d, key) }} as {{ cdc._quoted("_old_" ~ key) }},
@@ -84,13 +93,40 @@ identified_events as (
 
 
 {% macro _has_event_time(d) -%}
-    {{ return(d.traits.event_time or d.event_time is not none) }}
+    {%- if d.event_time is sameas false -%}
+        {{ return(false) }}
+    {%- elif d.event_time is not none -%}
+        {{ return(true) }}
+    {%- endif -%}
+    {{ return(d.traits.event_time and not (d.format == "dms" and not d.payload)) }}
+{%- endmacro %}
+
+
+{#- The event as text. JSON keeps all that the columns of a typed raw table hold: NULLs, microseconds, bytes, digits. -#}
+{% macro _payload(d) -%}
+    {%- if d.payload -%}
+        {{ return("cast(" ~ cdc._quoted(d.payload) ~ " as string)") }}
+    {%- endif -%}
+    {{ return(
+        "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
+    ) }}
+{%- endmacro %}
+
+
+{#- Whether an event is one of the declared source table: its name, or the last parts of it. Nameless events are kept. -#}
+{% macro _is_of_table(d) -%}
+    {%- set endings = [] -%}
+    {%- for name in d.source_table -%}
+        {%- do endings.append("endswith(concat('.', _cdc_table), " ~ cdc._literal("." ~ name) ~ ")") -%}
+    {%- endfor -%}
+    {{ return("coalesce(" ~ (endings | join(" or ")) ~ ", true)") }}
 {%- endmacro %}
 
 
 {#- The value an event gives a column, as text or as the raw column, and whether it gives one at all. -#}
 {% macro _given_value(d, name, image="_cdc_image") -%}
-    {%- if d.format == "flagged" -%}
+    {%- if d.traits.columns -%}
         {{ return(cdc._quoted(name)) }}
     {%- endif -%}
     {{ return(image ~ "[" ~ cdc._literal(name) ~ "]") }}
@@ -98,22 +134,33 @@ identified_events as (
 
 
 {% macro _is_given(d, name, image="_cdc_image") -%}
-    {%- if d.format == "flagged" -%}
+    {%- if d.traits.columns -%}
         {{ return("true") }}
+    {%- elif d.traits.absent == "null" and image == "_cdc_image" -%}
+        {{ return("(" ~ image ~ " is not null)") }}
     {%- endif -%}
     {{ return("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(name) ~ "), false)") }}
+{%- endmacro %}
+
+
+{#- A value of an image as text. -#}
+{% macro _as_text(d, name, value) -%}
+    {%- for column in d.columns if column.name == name and cdc._keeps_tokens(d, column.type) -%}
+        {{ return("nullif(to_json(" ~ value ~ "), 'null')") }}
+    {%- endfor -%}
+    {{ return("cast(" ~ value ~ " as string)") }}
 {%- endmacro %}
 
 
 {#- After image; for a delete, and for a value the source left out because it did not change, the before image. -#}
 {% macro _event_value(d, name) -%}
     {%- set after = cdc._given_value(d, name) -%}
-    {%- if d.format == "flagged" -%}
+    {%- if d.traits.columns -%}
         {{ return(after) }}
     {%- endif -%}
     {%- set before = cdc._given_value(d, name, "_cdc_before") -%}
-    {{ return("cast(case when _cdc_operation <> 'D' and " ~ cdc._is_given(d, name) ~ " then " ~ after ~ " else " ~ before
-        ~ " end as string)") }}
+    {{ return(cdc._as_text(d, name, "case when _cdc_operation <> 'D' and " ~ cdc._is_given(d, name) ~ " then " ~ after ~ " else "
+        ~ before ~ " end")) }}
 {%- endmacro %}
 
 
@@ -122,36 +169,9 @@ identified_events as (
 {%- endmacro %}
 
 
-{% macro _converted(d, value, type) -%}
-    {%- if d.format == "flagged" -%}
-        {{ return("try_cast(" ~ value ~ " as " ~ type ~ ")") }}
-    {%- elif type == "string" -%}
-        {{ return("cast(" ~ value ~ " as string)") }}
-    {%- elif type == "binary" -%}
-        {{ return("try_to_binary(ltrim('\\\\x', cast(" ~ value ~ " as string)), 'hex')") }}
-    {%- elif type.startswith("array<") or type.startswith("struct<") -%}
-        {{ return("from_json(cast(" ~ value ~ " as string), " ~ cdc._literal(type) ~ ")") }}
-    {%- endif -%}
-    {{ return("try_cast(cast(" ~ value ~ " as string) as " ~ type ~ ")") }}
-{%- endmacro %}
-
-
-{#- True where a value is there but its type cannot hold it exactly. -#}
-{% macro _misfit(d, column) -%}
-    {%- set value = cdc._given(column.name) -%}
-    {%- if column.type == "string" -%}
-        {{ return("false") }}
-    {%- endif -%}
-    {%- set typed = cdc._quoted(column.name) -%}
-    {%- set given = "cast(" ~ value ~ " as string)" -%}
-    {%- set digits = modules.re.fullmatch("(?:decimal|dec|numeric)\\(\\s*(\\d+)\\s*(?:,\\s*(\\d+)\\s*)?\\)", column.type) -%}
-    {%- if digits -%}
-        {#- A cast to decimal rounds in silence; the widest scale with as many whole digits shows what was lost. -#}
-        {%- set whole = (digits.group(1) | int) - (digits.group(2) or 0) | int -%}
-        {{ return(given ~ " is not null and not coalesce(" ~ typed ~ " = try_cast(" ~ given ~ " as decimal(38, "
-            ~ (38 - whole) ~ ")), false)") }}
-    {%- endif -%}
-    {{ return(given ~ " is not null and " ~ typed ~ " is null") }}
+{#- Name of the column that holds how the event's own schema describes a column. -#}
+{% macro _field(name) -%}
+    {{ return(cdc._quoted("_cdc_field_" ~ name)) }}
 {%- endmacro %}
 
 
@@ -159,20 +179,30 @@ identified_events as (
 {% macro _old_key(d, key) -%}
     {%- set types = {} -%}
     {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
-    {%- if d.format == "flagged" -%}
+    {%- if d.traits.columns -%}
         {{ return("cast(null as " ~ types[key] ~ ")") }}
     {%- endif -%}
     {%- set kept = [] -%}
     {%- set moved = [] -%}
     {%- for name in d.key_columns -%}
-        {%- do kept.append(cdc._is_given(d, name, "_cdc_before")) -%}
-        {%- do moved.append(
-            "cast(" ~ cdc._given_value(d, name, "_cdc_before") ~ " as string) is distinct from cast("
-            ~ cdc._given_value(d, name) ~ " as string)") -%}
+        {%- set given = cdc._is_given(d, name, "_cdc_before") -%}
+        {%- set change = cdc._as_text(d, name, cdc._given_value(d, name, "_cdc_before")) ~ " is distinct from "
+            ~ cdc._as_text(d, name, cdc._given_value(d, name)) -%}
+        {%- if d.traits.changed_before -%}
+            {%- do moved.append("(" ~ given ~ " and " ~ change ~ ")") -%}
+        {%- else -%}
+            {%- do kept.append(given ~ " and ") -%}
+            {%- do moved.append(change) -%}
+        {%- endif -%}
     {%- endfor -%}
+    {%- set old = cdc._as_text(d, key, cdc._given_value(d, key, "_cdc_before")) -%}
+    {%- if d.traits.changed_before -%}
+        {#- A before image of the changed columns only: the other parts of the key are as they were. -#}
+        {%- set old = "case when " ~ cdc._is_given(d, key, "_cdc_before") ~ " then " ~ old ~ " else " ~ cdc._given(key) ~ " end" -%}
+    {%- endif -%}
     {{ return(
-        "case when _cdc_operation = 'U' and " ~ (kept | join(" and ")) ~ " and (" ~ (moved | join(" or ")) ~ ") then "
-        ~ cdc._converted(d, cdc._given_value(d, key, "_cdc_before"), types[key]) ~ " end"
+        "case when _cdc_operation = 'U' and " ~ (kept | join("")) ~ "(" ~ (moved | join(" or ")) ~ ") then "
+        ~ cdc._converted(d, old, types[key], key) ~ " end"
     ) }}
 {%- endmacro %}
 
@@ -184,7 +214,7 @@ identified_events as (
     {%- set parts = [] -%}
     {%- for column in d.columns if column.name not in d.key_columns -%}
         {%- set unset = [] -%}
-        {%- if d.format != "flagged" -%}
+        {%- if not d.traits.columns -%}
             {%- do unset.append("not " ~ cdc._is_given(d, column.name) ~ " and not "
                 ~ cdc._is_given(d, column.name, "_cdc_before")) -%}
         {%- endif -%}
@@ -207,6 +237,10 @@ identified_events as (
 {% macro _reasons(d, time) -%}
     {%- set row_event = "_op in ('I', 'U', 'D')" -%}
     {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
+    {%- if d.source_table -%}
+        {%- do reasons.append("case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _cdc_table is null then"
+            ~ " 'no table name' end") -%}
+    {%- endif -%}
     {%- set sound = "coalesce(_cdc_raw_problem, _cdc_problem) is null" -%}
     {%- do reasons.append("case when " ~ sound ~ " and _seq is null then 'no sequence' end") -%}
     {%- if time -%}
@@ -218,7 +252,7 @@ identified_events as (
     {%- endif -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- do reasons.append(
-            "case when " ~ row_event ~ " and cast(" ~ cdc._given(key) ~ " as string) is null then "
+            "case when " ~ sound ~ " and " ~ row_event ~ " and cast(" ~ cdc._given(key) ~ " as string) is null then "
             ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
     {%- endfor -%}
     {%- for column in d.columns if column.type != "string" -%}

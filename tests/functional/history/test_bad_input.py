@@ -143,7 +143,7 @@ class TestBadInput:
             run_dbt(["build"])
         for message in (
             "unknown option `key`. The options are format, keys",
-            "unknown format `debezum`. The formats are wal2json_v2, change_event, flagged.",
+            "unknown format `debezum`. The formats are change_event, flagged, debezium,",
             "column `id` has the data_type `bigit`, which Spark does not have.",
             "column `state` has no data_type.",
             "column `_seq` has a name that the package uses itself.",

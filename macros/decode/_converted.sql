@@ -1,0 +1,235 @@
+{#-
+    Text to the declared types. A value that its type cannot hold exactly becomes NULL here and is named by `_misfit`: nothing is
+    rounded, cut off or guessed.
+-#}
+{% macro _converted(d, value, type, name=none) -%}
+    {%- set text = "cast(" ~ value ~ " as string)" if d.traits.columns else value -%}
+    {%- set encoding = d.encodings.get(name) -%}
+    {%- if d.traits.columns and not cdc._decimal_digits(type) -%}
+        {{ return("try_cast(" ~ value ~ " as " ~ type ~ ")") }}
+    {%- elif type == "string" -%}
+        {{ return(text) }}
+    {%- elif type == "binary" -%}
+        {{ return(cdc._bytes(text, encoding or d.traits.bytes or "hex")) }}
+    {%- elif cdc._decimal_digits(type) -%}
+        {%- if cdc._keeps_tokens(d, type) or encoding == "base64" -%}
+            {{ return("get(transform(array(" ~ cdc._number_text(d, text, type, name) ~ "), number -> "
+                ~ cdc._exact_decimal("number", type) ~ "), 0)") }}
+        {%- endif -%}
+        {{ return(cdc._exact_decimal(text, type)) }}
+    {%- elif type == "date" or type.startswith("timestamp") -%}
+        {{ return(cdc._moment(d, text, type, name)) }}
+    {%- elif type in ["float", "real", "double"] -%}
+        {#- Beyond the largest double a cast answers infinity. -#}
+        {{ return("case when not (abs(try_cast(" ~ text ~ " as " ~ type ~ ")) = double('infinity') and " ~ text
+            ~ " not ilike '%inf%') then try_cast(" ~ text ~ " as " ~ type ~ ") end") }}
+    {%- elif cdc._element_type(type) -%}
+        {#- Element by element: from_json would give NULL for a whole array, or for an element, that does not fit. -#}
+        {%- set item = cdc._element_type(type) -%}
+        {%- set tokens = cdc._keeps_tokens(d, item) -%}
+        {{ return("transform(from_json(" ~ text ~ ", 'array<" ~ ("variant" if tokens else "string") ~ ">'), item -> "
+            ~ cdc._converted(d, "nullif(to_json(item), 'null')" if tokens else "item", item, name) ~ ")") }}
+    {%- elif type.startswith("array<") or type.startswith("struct<") -%}
+        {{ return("from_json(" ~ text ~ ", " ~ cdc._literal(type) ~ ")") }}
+    {%- endif -%}
+    {{ return("try_cast(" ~ text ~ " as " ~ type ~ ")") }}
+{%- endmacro %}
+
+
+{#- True where a value is there but its type cannot hold it exactly. -#}
+{% macro _misfit(d, column) -%}
+    {%- set given = cdc._given(column.name) -%}
+    {%- set typed = cdc._quoted(column.name) -%}
+    {%- if column.type == "string" -%}
+        {{ return("false") }}
+    {%- endif -%}
+    {%- set misfit = "cast(" ~ given ~ " as string) is not null and " ~ typed ~ " is null" -%}
+    {%- if cdc._element_type(column.type) and not d.traits.columns -%}
+        {%- set nulls = "size(filter(from_json(" ~ given ~ ", 'array<string>'), item -> item is null))" -%}
+        {{ return("(" ~ misfit ~ " or size(filter(" ~ typed ~ ", item -> item is null)) > " ~ nulls ~ ")") }}
+    {%- endif -%}
+    {{ return(misfit) }}
+{%- endmacro %}
+
+
+{#- What a column of this type can be encoded as, besides plain text. -#}
+{% macro _encodings_of(type) -%}
+    {%- if cdc._element_type(type) -%}
+        {{ return(cdc._encodings_of(cdc._element_type(type))) }}
+    {%- elif type == "date" or type.startswith("timestamp") -%}
+        {{ return(["iso", "epoch_days", "epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"]) }}
+    {%- elif cdc._decimal_digits(type) -%}
+        {{ return(["number", "base64"]) }}
+    {%- elif type == "binary" -%}
+        {{ return(["hex", "base64", "latin1", "text"]) }}
+    {%- endif -%}
+    {{ return([]) }}
+{%- endmacro %}
+
+
+{#- The type of an array's elements, where they are plain. -#}
+{% macro _element_type(type) -%}
+    {%- set found = modules.re.fullmatch("array<\\s*([^<>]+?)\\s*>", type) -%}
+    {{ return(found.group(1) if found else none) }}
+{%- endmacro %}
+
+
+{#- Precision and scale, none where the type is no decimal. -#}
+{% macro _decimal_digits(type) -%}
+    {%- set found = modules.re.fullmatch("(?:decimal|dec|numeric)(?:\\(\\s*(\\d+)\\s*(?:,\\s*(\\d+)\\s*)?\\))?", type) -%}
+    {{ return([(found.group(1) or 10) | int, (found.group(2) or 0) | int] if found else none) }}
+{%- endmacro %}
+
+
+{#- A cast to decimal rounds in silence; the widest scale with as many whole digits shows what would be lost. -#}
+{% macro _exact_decimal(text, type) -%}
+    {%- set digits = cdc._decimal_digits(type) -%}
+    {%- set widest = "decimal(38, " ~ (38 - digits[0] + digits[1]) ~ ")" -%}
+    {{ return("case when try_cast(" ~ text ~ " as " ~ type ~ ") = try_cast(" ~ text ~ " as " ~ widest ~ ") then try_cast(" ~ text
+        ~ " as " ~ type ~ ") end") }}
+{%- endmacro %}
+
+
+{% macro _bytes(text, encoding) -%}
+    {%- if encoding == "hex" -%}
+        {{ return("try_to_binary(ltrim('\\\\x', " ~ text ~ "), 'hex')") }}
+    {%- elif encoding == "latin1" -%}
+        {{ return("case when " ~ text ~ " not rlike '[^\\\\x00-\\\\xff]' then encode(" ~ text ~ ", 'iso-8859-1') end") }}
+    {%- elif encoding == "text" -%}
+        {{ return("cast(" ~ text ~ " as binary)") }}
+    {%- endif -%}
+    {{ return("try_to_binary(" ~ text ~ ", 'base64')") }}
+{%- endmacro %}
+
+
+{#- A date or time: ISO text, or a number since 1970 whose unit is declared or stands in the event's own schema. -#}
+{% macro _moment(d, text, type, name) -%}
+    {%- set encoding = d.encodings.get(name) -%}
+    {%- if encoding == "iso" or (not encoding and d.format != "debezium") -%}
+        {{ return(cdc._moment_of_text(text, type)) }}
+    {%- elif encoding -%}
+        {{ return(cdc._moment_of_micros(cdc._epoch_micros(text, encoding), type)) }}
+    {%- endif -%}
+    {%- set number = "try_cast(" ~ text ~ " as bigint)" -%}
+    {%- set micros -%}
+        case substring_index({{ cdc._field(name) }}.name, '.', -1)
+            when 'Timestamp' then {{ cdc._epoch_micros(text, "epoch_millis") }}
+            when 'MicroTimestamp' then {{ cdc._epoch_micros(text, "epoch_micros") }}
+            when 'NanoTimestamp' then {{ cdc._epoch_micros(text, "epoch_nanos") }}
+            {{ "else" if type == "date" else "when 'Date' then" }} {{ cdc._epoch_micros(text, "epoch_days") }}
+        end
+    {%- endset -%}
+    case
+        when {{ number }} is null then {{ cdc._moment_of_text(text, type) }}
+        else {{ cdc._moment_of_micros(micros, type) }}
+    end
+{%- endmacro %}
+
+
+{#- Spark also reads 'now', '12:00' and '2020' as times, cuts fractions off behind the sixth digit and times off a date. -#}
+{% macro _moment_of_text(text, type) -%}
+    {%- set whole = "" if type != "date" else " and (length(" ~ text ~ ") <= 10 or try_cast(" ~ text
+        ~ " as timestamp_ntz) = cast(try_cast(" ~ text ~ " as date) as timestamp_ntz))" -%}
+    {{ return("case when substr(" ~ text ~ ", 5, 1) = '-' and length(" ~ text ~ ") >= 8 and not (length(" ~ text
+        ~ ") > 26 and " ~ text ~ " rlike '[.][0-9]{6}[0-9]*[1-9]')" ~ whole ~ " then try_cast(" ~ text ~ " as " ~ type
+        ~ ") end") }}
+{%- endmacro %}
+
+
+{#- Microseconds since 1970, NULL where they do not hold the value. -#}
+{% macro _epoch_micros(text, unit) -%}
+    {%- set number = "try_cast(" ~ text ~ " as bigint)" -%}
+    {%- if unit == "epoch_nanos" -%}
+        {{ return("if(" ~ number ~ " % 1000 = 0, " ~ number ~ " div 1000, null)") }}
+    {%- elif unit == "epoch_micros" -%}
+        {{ return(number) }}
+    {%- endif -%}
+    {{ return("try_multiply(" ~ number ~ ", " ~ {"epoch_days": 86400000000, "epoch_seconds": 1000000, "epoch_millis": 1000}[unit]
+        ~ "L)") }}
+{%- endmacro %}
+
+
+{#- In the years 1 to 9999, as other readers of the tables know no others. -#}
+{% macro _moment_of_micros(micros, type) -%}
+    get(transform(array({{ micros }}), moment -> case
+        when moment between -62135596800000000 and 253402300799999999 then
+            {%- if type == "date" %}
+            if(moment % 86400000000 = 0, date_add(date'1970-01-01', cast(moment div 86400000000 as int)), null)
+            {%- elif type == "timestamp_ntz" %}
+            timestampadd(microsecond, moment, timestamp_ntz'1970-01-01 00:00:00')
+            {%- else %}
+            timestamp_micros(moment)
+            {%- endif %}
+    end), 0)
+{%- endmacro %}
+
+
+{#- A number since 1970 as a timestamp. -#}
+{% macro _instant(text, unit) -%}
+    {{ return(cdc._moment_of_micros(cdc._epoch_micros(text, unit), "timestamp")) }}
+{%- endmacro %}
+
+
+{#- Whether the text of a value must show if it was a number or a text: Debezium writes decimals as base64. -#}
+{% macro _keeps_tokens(d, type) -%}
+    {{ return(d.format == "debezium" and cdc._decimal_digits(type) is not none) }}
+{%- endmacro %}
+
+
+{#-
+    The text of a decimal. Debezium writes it as a number, as text, as the bytes of its unscaled value, or as these bytes with a
+    scale. Text that could be read both as a number and as bytes is not guessed at.
+-#}
+{% macro _number_text(d, text, type, name) -%}
+    {%- set inner = "trim(both '\"' from " ~ text ~ ")" if cdc._keeps_tokens(d, type) else text -%}
+    {%- set scale = "cast(" ~ cdc._decimal_digits(type)[1] ~ " as int)" -%}
+    {%- set field = cdc._field(name) -%}
+    {%- if d.encodings.get(name) == "base64" -%}
+        {{ return(cdc._number_of_bytes(inner, scale)) }}
+    {%- elif d.encodings.get(name) == "number" -%}
+        {{ return(inner) }}
+    {%- endif -%}
+    {#- A pair of bytes and scale, or NULL where the text is the number. -#}
+    get(transform(array(case
+        when startswith({{ text }}, '{')
+            then from_json({{ text }}, 'value string, scale int')
+        when not startswith({{ text }}, '"') then null
+        when {{ field }}.name like '%.Decimal'
+            then struct({{ inner }} as value, try_cast({{ field }}.parameters['scale'] as int) as scale)
+        when {{ field }} is null and length({{ inner }}) % 4 = 0 and try_to_binary({{ inner }}, 'base64') is not null
+            then struct({{ inner }} as value, if(try_cast({{ inner }} as double) is null, {{ scale }}, null) as scale)
+    end), pair -> if(pair is null, {{ inner }}, {{ cdc._number_of_bytes("pair.value", "pair.scale") }})), 0)
+{%- endmacro %}
+
+
+{#- Big-endian two's complement bytes, up to 16 of them, as the text of a number with this scale. -#}
+{% macro _number_of_bytes(base64, scale) -%}
+    get(transform(
+        transform(
+            transform(
+                array(hex(try_to_binary({{ base64 }}, 'base64'))),
+                bytes -> if(length(bytes) between 2 and 32, lpad(bytes, 32, if(bytes >= '8', 'F', '0')), null)
+            ),
+            bytes -> cast(
+                try_add(
+                    try_multiply(
+                        cast(conv(left(bytes, 16), 16, -10) as decimal(20, 0)), cast(18446744073709551616 as decimal(20, 0))
+                    ),
+                    cast(conv(right(bytes, 16), 16, 10) as decimal(20, 0))
+                ) as string
+            )
+        ),
+        number -> case
+            when {{ scale }} not between -100 and 100 then null
+            when {{ scale }} <= 0 then concat(number, repeat('0', -{{ scale }}))
+            else concat(
+                if(startswith(number, '-'), '-', ''),
+                regexp_replace(
+                    lpad(ltrim('-', number), greatest(length(ltrim('-', number)), {{ scale }} + 1), '0'),
+                    concat('([0-9]{', {{ scale }}, '})$'),
+                    '.$1'
+                )
+            )
+        end
+    ), 0)
+{%- endmacro %}

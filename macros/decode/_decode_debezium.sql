@@ -1,0 +1,226 @@
+{#-
+    Debezium's change events: with and without the schema/payload envelope, or flattened by its unwrap transform, event by
+    event as it comes. https://debezium.io/documentation/reference/stable/connectors/
+
+    An update of the key comes as a delete of the old one and a create of the new one at the same position; with `old_key` the
+    create is known to continue the old row. Tombstones, messages, heartbeats, borders of transactions and DDL are left out.
+-#}
+{% macro _decode_debezium(d) -%}
+    {%- set schema = cdc._debezium_schema(d) -%}
+    {%- set marks = "_message.__op, _message.__deleted, _message.payload.__op, _message.payload.__deleted" -%}
+    {%- set op = "_event.op" -%}
+with messages as (
+    select *
+    from raw_events
+    lateral view outer explode(
+        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
+    ) messages as _message
+),
+
+opened_messages as (
+    select *
+    from messages
+    lateral view outer explode(array(
+        case
+            when coalesce({{ marks }}) is not null then {{ cdc._debezium_row() }}
+            else struct(
+                coalesce(_message.payload.op, _message.op) as op,
+                coalesce(_message.payload.before, _message.before) as before,
+                coalesce(_message.payload.after, _message.after) as after,
+                coalesce(_message.payload.source, _message.source) as source,
+                coalesce(_message.payload.transaction, _message.transaction).total_order as total_order,
+                _message._corrupt_record is not null or (_message is null and _payload is not null) as is_corrupt
+            )
+        end
+    )) opened as _event
+)
+
+select *
+from opened_messages
+lateral view outer inline(array(struct(
+    case
+        when _event.is_corrupt then null
+        when {{ op }} in ('c', 'r') then {{ "if(" ~ d.old_key ~ " is not null, 'U', 'I')" if d.old_key else "'I'" }}
+        when {{ op }} = 'u' then 'U'
+        when {{ op }} = 'd' then 'D'
+        when {{ op }} = 't' then 'T'
+        when {{ op }} = 'm' or _payload is null or {{ cdc._debezium_control() }} then 'M'
+    end,
+    map_filter(_event.after, (name, value) -> not {{ cdc._is_unavailable(d, "value") }}),
+    case
+        {#- Of an update, only what is there: an image of key or index columns leaves the others NULL. -#}
+        {%- if d.old_key %}
+        when {{ op }} in ('c', 'r') then {{ cdc._debezium_key(d.old_key) }}
+        {%- endif %}
+        when {{ op }} = 'u' then map_filter(
+            _event.before, (name, value) -> cast(value as string) is not null and not {{ cdc._is_unavailable(d, "value") }}
+        )
+        {%- if d.message_key %}
+        when {{ op }} = 'd' and _event.before is null then {{ cdc._debezium_key(d.message_key) }}
+        {%- endif %}
+        when {{ op }} = 'd' then _event.before
+    end,
+    {{ cdc._sequence(d, cdc._debezium_position()) }},
+    {{ d.event_time or cdc._debezium_time() }},
+    case
+        when _event.is_corrupt then 'unreadable payload'
+        when {{ op }} is null then 'no operation'
+        when {{ op }} not in ('c', 'r', 'u', 'd', 't', 'm') then concat('unknown operation ', {{ op }})
+        when {{ op }} in ('c', 'r', 'u') and _event.after is null then 'no after image'
+    end,
+    {{ cdc._dotted(["_event.source.db", "_event.source.schema", "_event.source.table"]) }}
+))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+{%- endmacro %}
+
+
+{#- What is read of a message. Its schema only where a type needs it: it is far longer than the event. -#}
+{% macro _debezium_schema(d) -%}
+    {%- set source = [] -%}
+    {%- for field in cdc._debezium_source_fields() -%}{%- do source.append(field ~ ": string") -%}{%- endfor -%}
+    {%- set event = "op string, before map<string, variant>, after map<string, variant>, "
+        ~ "source struct<" ~ (source | join(", ")) ~ ">, transaction struct<total_order: string>, __op string, __deleted string" -%}
+    {%- set field = "field: string, name: string, parameters: map<string, string>" -%}
+    {%- set fields = "schema struct<fields: array<struct<" ~ field ~ ", fields: array<struct<" ~ field ~ ">>>>>, " -%}
+    {%- set needed = [] -%}
+    {%- for column in d.columns if cdc._needs_field(d, column) -%}{%- do needed.append(column.name) -%}{%- endfor -%}
+    {{ return((fields if needed else "") ~ "payload struct<" ~ event ~ ">, " ~ event ~ ", _corrupt_record string") }}
+{%- endmacro %}
+
+
+{#- Whether the text of a column means nothing without the event's own schema. -#}
+{% macro _needs_field(d, column) -%}
+    {%- set type = cdc._element_type(column.type) or column.type -%}
+    {{ return(d.format == "debezium" and column.name not in d.encodings and (type == "date" or type.startswith("timestamp")
+        or cdc._decimal_digits(type) is not none)) }}
+{%- endmacro %}
+
+
+{#- How the event's own schema describes a column; NULL where it brings none. -#}
+{% macro _debezium_field(name) -%}
+    {{ return(
+        "get(filter(coalesce(get(filter(_message.schema.fields, f -> f.field in ('after', 'before')), 0).fields, transform("
+        ~ "_message.schema.fields, f -> struct(f.field, f.name, f.parameters))), f -> f.field = " ~ cdc._literal(name) ~ "), 0)"
+    ) }}
+{%- endmacro %}
+
+
+{#- What is read of the source block: the table, the commit time, the positions of all connectors. -#}
+{% macro _debezium_source_fields() -%}
+    {{ return(["db", "schema", "table", "ts_ms", "ts_us", "lsn", "sequence", "file", "pos", "row", "commit_lsn", "change_lsn",
+        "event_serial_no", "scn", "commit_scn", "rs_id", "ssn"]) }}
+{%- endmacro %}
+
+
+{#- A row flattened by the unwrap transform, in the shape of an unflattened event; it carries the lsn as __lsn or __source_lsn. -#}
+{% macro _debezium_row() -%}
+    {%- set deleted = "coalesce(lower(cast(flat['__deleted'] as string)) = 'true' or cast(flat['__op'] as string) = 'd', false)" -%}
+    get(transform(
+        array(coalesce(from_json(_payload, 'payload map<string, variant>').payload, from_json(_payload, 'map<string, variant>'))),
+        flat -> struct(
+            if({{ deleted }}, 'd', coalesce(cast(flat['__op'] as string), 'u')) as op,
+            if({{ deleted }}, flat, null) as before,
+            if({{ deleted }}, null, flat) as after,
+            struct(
+                {%- for field in cdc._debezium_source_fields() %}
+                {%- set value = "coalesce(flat['__" ~ field ~ "'], flat['__source_" ~ field ~ "'])" %}
+                cast({{ value }} as string) as {{ field }}{{ "," if not loop.last }}
+                {%- endfor %}
+            ) as source,
+            cast(flat['__transaction_total_order'] as string) as total_order,
+            flat is null as is_corrupt
+        )
+    ), 0)
+{%- endmacro %}
+
+
+{#- A message key or the old key of a header: JSON text, with or without the envelope. -#}
+{% macro _debezium_key(expression) -%}
+    {%- set text = "cast(" ~ expression ~ " as string)" -%}
+    {{ return("coalesce(from_json(" ~ text ~ ", 'payload map<string, variant>').payload, from_json(" ~ text
+        ~ ", 'map<string, variant>'))") }}
+{%- endmacro %}
+
+
+{#- Messages without an operation that are no changes: an enveloped tombstone, a heartbeat, a transaction's border, DDL. -#}
+{% macro _debezium_control() -%}
+    {%- set body = "coalesce(get_json_object(_payload, '$.payload'), _payload)" -%}
+    coalesce(
+        _event.op is null
+        and (
+            json_object_keys({{ body }}) = array('ts_ms')
+            or (get_json_object({{ body }}, '$.status') in ('BEGIN', 'END') and get_json_object({{ body }}, '$.id') is not null)
+            or get_json_object({{ body }}, '$.ddl') is not null
+            or array_sort(json_object_keys(_payload)) = array('payload', 'schema')
+            and get_json_object(_payload, '$.payload') is null
+        ),
+        false
+    )
+{%- endmacro %}
+
+
+{#-
+    The position, by what the connector gives: PostgreSQL (last commit before the transaction, lsn), MySQL (binlog file, offset,
+    row), SQL Server and Db2 (commit lsn, change lsn, serial number), Oracle (commit SCN, SCN, rs_id, ssn). In PostgreSQL
+    transactions overlap, so that the lsn alone would not order them as they were committed.
+-#}
+{% macro _debezium_position() -%}
+    {%- set n = {} -%}
+    {%- for field in ["lsn", "pos", "row", "event_serial_no", "scn", "commit_scn", "ssn"] -%}
+        {%- do n.update({field: "try_cast(_event.source." ~ field ~ " as bigint)"}) -%}
+    {%- endfor -%}
+    {%- set order = "coalesce(try_cast(_event.total_order as bigint), 0L)" -%}
+    {%- set file = cdc._binlog_file("_event.source.file") -%}
+    case
+        when {{ n.lsn }} is not null then array(
+            coalesce(try_cast(split_part(_event.source.sequence, '"', 2) as bigint), {{ n.lsn }}), {{ n.lsn }}, {{ order }}
+        )
+        when {{ file }} is not null and {{ n.pos }} is not null
+            then array({{ file }}, {{ n.pos }}, coalesce({{ n.row }}, 0L), {{ order }})
+        when _event.source.commit_lsn is not null then concat(
+            {{ cdc._hex_position("_event.source.commit_lsn", ":", 3) }},
+            {{ cdc._hex_position("_event.source.change_lsn", ":", 3) }},
+            array(coalesce({{ n.event_serial_no }}, 0L), {{ order }})
+        )
+        when {{ n.scn }} is not null then concat(
+            array(coalesce({{ n.commit_scn }}, {{ n.scn }}), {{ n.scn }}),
+            {{ cdc._hex_position("_event.source.rs_id", ".", 3) }},
+            array(coalesce({{ n.ssn }}, 0L), {{ order }})
+        )
+    end
+{%- endmacro %}
+
+
+{#- The commit at the source. The event's own ts_ms is the connector's clock; flattened rows may carry nothing else. -#}
+{% macro _debezium_time() -%}
+    {{ return("coalesce(" ~ cdc._instant("_event.source.ts_us", "epoch_micros") ~ ", "
+        ~ cdc._instant("_event.source.ts_ms", "epoch_millis") ~ ")") }}
+{%- endmacro %}
+
+
+{#-
+    Whether a value is Debezium's placeholder for one that did not change and was not logged. It takes the shape of the column's
+    type: text, bytes in base64 or hexadecimal, arrays of these, its character codes in arrays of numbers, a fixed uuid in
+    arrays of uuids, and key and value of an hstore.
+-#}
+{% macro _is_unavailable(d, value) -%}
+    {%- set text = cdc._literal(d.unavailable_value) -%}
+    {%- set printable = " !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~" -%}
+    {%- set codes = [] -%}
+    {%- for letter in d.unavailable_value -%}
+        {%- do codes.append(printable.find(letter) + 32) -%}
+    {%- endfor -%}
+    {%- set md5 = local_md5(d.unavailable_value) -%}
+    {%- set variant_digit = "89ab"["0123456789abcdef".find(md5[16]) % 4] -%}
+    {%- set uuid = md5[:8] ~ "-" ~ md5[8:12] ~ "-3" ~ md5[13:16] ~ "-" ~ variant_digit ~ md5[17:20] ~ "-" ~ md5[20:] -%}
+    {%- set bytes = "base64(cast(" ~ text ~ " as binary))" -%}
+    coalesce(cast({{ value }} as string) in (
+        {{ text }},
+        {{ bytes }},
+        lower(hex({{ text }})),
+        concat('["', {{ text }}, '"]'),
+        concat('["', {{ bytes }}, '"]'),
+        '[{{ codes | join(",") }}]',
+        '["{{ uuid }}"]',
+        concat('{"', {{ text }}, '":"', {{ text }}, '"}')
+    ), false)
+{%- endmacro %}

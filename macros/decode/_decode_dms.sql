@@ -1,0 +1,106 @@
+{#-
+    AWS Database Migration Service: messages of its Kafka and Kinesis targets (`payload`), or rows of its S3 target with the
+    column Op. https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.html
+
+    A column that is missing is NULL: DMS leaves NULLs out. Loaded rows come before all changes, since they carry no position;
+    changes are ordered by commit time, transaction and record.
+-#}
+{% macro _decode_dms(d) -%}
+    {{ return(cdc._decode_dms_messages(d) if d.payload else cdc._decode_dms_rows(d)) }}
+{%- endmacro %}
+
+
+{% macro _decode_dms_messages(d) -%}
+    {%- set schema = "data map<string, variant>, `before-image` map<string, variant>, metadata map<string, string>, "
+        ~ "_corrupt_record string" -%}
+    {%- set operation = "_message.metadata['operation']" -%}
+    {%- set committed -%}
+        coalesce(
+            try_cast(_message.metadata['commit-timestamp'] as timestamp),
+            if({{ operation }} in ('load', 'truncate-table'), try_cast(_message.metadata['timestamp'] as timestamp), null)
+        )
+    {%- endset -%}
+    {%- set position -%}
+        case
+            when {{ operation }} = 'load' then array(0L, 0L, 0L)
+            when {{ committed }} is not null then array(
+                unix_micros({{ committed }}),
+                coalesce(try_cast(_message.metadata['transaction-id'] as bigint), 0L),
+                coalesce(try_cast(_message.metadata['transaction-record-id'] as bigint), 0L)
+            )
+        end
+    {%- endset -%}
+    {%- set control = "coalesce(_message.metadata['record-type'] = 'control', false)" -%}
+with messages as (
+    select *
+    from raw_events
+    lateral view outer explode(
+        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
+    ) messages as _message
+)
+
+select *
+from messages
+lateral view outer inline(array(struct(
+    case
+        when _message._corrupt_record is not null then null
+        when {{ operation }} in ('load', 'insert') then 'I'
+        when {{ operation }} in ('update', 'delete') then upper(left({{ operation }}, 1))
+        when {{ operation }} = 'truncate-table' then 'T'
+        when {{ control }} then 'M'
+    end,
+    _message.data,
+    if({{ operation }} = 'delete', _message.data, coalesce(_message.`before-image`, {{ cdc._dms_before("_message.data") }})),
+    {{ cdc._sequence(d, position) }},
+    {{ d.event_time or committed }},
+    case
+        when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+        when {{ operation }} is null then 'no operation'
+        when {{ operation }} not in ('load', 'insert', 'update', 'delete', 'truncate-table') and not {{ control }}
+            then concat('unknown operation ', {{ operation }})
+        when _message.data is null and {{ operation }} <> 'truncate-table' then 'no row'
+    end,
+    {{ cdc._dotted(["_message.metadata['schema-name']", "_message.metadata['table-name']"]) }}
+))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+{%- endmacro %}
+
+
+{#- Rows of files. Op is missing, or empty, in a full load. -#}
+{% macro _decode_dms_rows(d) -%}
+    {%- set given = d.operation or "cast(coalesce(_row['Op'], _row['op'], _row['OP']) as string)" -%}
+    {%- set op = "nullif(upper(trim(" ~ given ~ ")), '')" -%}
+    {%- set declared = cdc._sequence(d) -%}
+with file_rows as (
+    select *
+    from raw_events
+    lateral view outer explode(array(from_json(_payload, 'map<string, variant>'))) file_rows as _row
+)
+
+select *
+from file_rows
+lateral view outer inline(array(struct(
+    case when {{ op }} is null then 'I' when {{ op }} in ('I', 'U', 'D') then {{ op }} end,
+    _row,
+    if({{ op }} = 'D', _row, {{ cdc._dms_before("_row") }}),
+    case
+        when {{ op }} is null or ({{ declared }}) is not null
+            then struct(if({{ op }} is null, 0, 1) as phase, {{ declared }} as position)
+    end,
+    {%- if d.event_time %}
+    {{ d.event_time }},
+    {%- endif %}
+    case when {{ op }} not in ('I', 'U', 'D') then concat('unknown operation ', {{ op }}) end,
+    {#- A file holds one table; where several are read as one, `where` tells them apart. -#}
+    cast(null as string)
+))) change as _cdc_operation, _cdc_image, _cdc_before, _seq,{% if d.event_time %} _ts,{% endif %} _cdc_problem, _cdc_table
+{%- endmacro %}
+
+
+{#- The before image among the columns of the row, as BI_<column>. -#}
+{% macro _dms_before(row) -%}
+    {%- set before = "map_filter(" ~ row ~ ", (name, value) -> startswith(name, 'BI_'))" -%}
+    {{ return(
+        "case when exists(map_keys(" ~ row ~ "), name -> startswith(name, 'BI_')) and size(array_distinct(map_keys(" ~ row
+        ~ "))) = size(" ~ row ~ ") then transform_keys(" ~ before ~ ", (name, value) -> substr(name, 4)) end"
+    ) }}
+{%- endmacro %}

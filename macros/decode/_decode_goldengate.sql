@@ -1,0 +1,71 @@
+{#-
+    Oracle GoldenGate's JSON: operations with `before` and `after`, or rows with the columns beside the metadata.
+    https://docs.oracle.com/en/middleware/goldengate/big-data/
+
+    The order is `pos`, a number with leading zeros. `current_ts` is the clock of the writer and differs from replay to replay.
+-#}
+{% macro _decode_goldengate(d) -%}
+    {%- set schema = "table string, op_type string, op_ts string, pos string, before map<string, variant>, "
+        ~ "after map<string, variant>, _corrupt_record string" -%}
+    {%- set op = "upper(trim(" ~ (d.operation or "_message.op_type") ~ "))" -%}
+    {%- set names = {"I": "'I', 'INSERT'", "U": "'U', 'UPDATE'", "D": "'D', 'DELETE'", "T": "'T', 'TRUNCATE'"} -%}
+with messages as (
+    select *
+    from raw_events
+    lateral view outer explode(
+        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
+    ) messages as _message
+),
+
+images as (
+    select *
+    from messages
+    lateral view outer inline(array(struct(
+        case
+            when _message._corrupt_record is not null then null
+            {%- for letter, words in names.items() %}
+            when {{ op }} in ({{ words }}) then '{{ letter }}'
+            {%- endfor %}
+        end,
+        {{ cdc._goldengate_present("_message.before") }},
+        case
+            when
+                _message.before is null and _message.after is null
+                and not array_contains(json_object_keys(_payload), 'before')
+                and not array_contains(json_object_keys(_payload), 'after')
+                then {{ cdc._goldengate_present("from_json(_payload, 'map<string, variant>')") }}
+            else {{ cdc._goldengate_present("_message.after") }}
+        end
+    ))) images as _cdc_operation, _before, _after
+)
+
+select *
+from images
+lateral view outer inline(array(struct(
+    _after,
+    case _cdc_operation when 'D' then coalesce(_before, _after) when 'U' then _before end,
+    {{ cdc._sequence(d, "try_cast(case when _message.pos rlike '^[0-9]+$' then _message.pos end as decimal(38, 0))") }},
+    {{ d.event_time or "try_cast(_message.op_ts as timestamp)" }},
+    case
+        when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+        when {{ op }} is null then 'no operation'
+        when _cdc_operation is null then concat('unknown operation ', {{ d.operation or "_message.op_type" }})
+        when _cdc_operation in ('I', 'U') and _after is null then 'no after image'
+    end,
+    nullif(_message.table, '')
+))) change as _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+{%- endmacro %}
+
+
+{#- An image without the columns that it marks as missing: their NULL means that they did not change. -#}
+{% macro _goldengate_present(image) -%}
+    {%- set missing = "cast(image[concat(name, '_isMissing')] as string) = 'true'" -%}
+    if(
+        contains(_payload, '_isMissing'),
+        get(transform(
+            array({{ image }}),
+            image -> map_filter(image, (name, value) -> not endswith(name, '_isMissing') and not coalesce({{ missing }}, false))
+        ), 0),
+        {{ image }}
+    )
+{%- endmacro %}

@@ -1,0 +1,76 @@
+"""What is wrong with the declarations of formats is said at once, each with its way out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from dbt.tests.util import run_dbt
+from dbt_common.exceptions import CompilationError
+
+from tests.functional.formats.decoding import ROOT, source_yaml
+
+COLUMNS = {"id": "int", "at": "timestamp", "name": "string"}
+
+
+class TestDeclarations:
+    sources: ClassVar[dict[str, Any]] = {
+        "no_order": {"format": "canal", "keys": ["id"], "columns": COLUMNS},
+        "no_order_in_files": {"format": "dms", "keys": ["id"], "columns": COLUMNS},
+        "typed": {
+            "format": "delta_cdf",
+            "keys": ["id"],
+            "columns": COLUMNS,
+            "payload": "value",
+            "source_table": "t",
+        },
+        "options": {
+            "format": "maxwell",
+            "keys": ["id"],
+            "columns": COLUMNS,
+            "operation": "type",
+            "old_key": "key",
+            "encodings": {"at": "base64", "name": "hex", "nr": "iso"},
+        },
+        "sound": {
+            "format": "goldengate",
+            "keys": ["id"],
+            "columns": COLUMNS,
+            "operation": "_message.op_type",
+            "encodings": {"at": "epoch_millis"},
+            "event_time": False,
+        },
+    }
+
+    @pytest.fixture(scope="class")
+    def packages(self) -> dict[str, Any]:
+        return {"packages": [{"local": str(ROOT)}]}
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {"on-run-start": ["{{ cdc.validate() }}"]}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {"sources.yml": source_yaml(self.sources), "one.sql": "select 1 as id"}
+
+    def test_all_at_once(self, project: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])  # deps forgets the adapter
+        with pytest.raises(CompilationError) as refusal:
+            run_dbt(["run"])
+        said = str(refusal.value)
+        for table, problem in (
+            ("no_order", "no `sequence_by`. Canal's messages carry no position"),
+            ("no_order_in_files", "no `sequence_by`. Files of DMS carry no position"),
+            ("typed", "delta_cdf reads the raw table's columns. Remove `payload` and `landed`."),
+            ("typed", "`source_table`: events of delta_cdf do not name their table. Use `where`."),
+            ("options", "`operation` belongs to the format flagged; maxwell carries its operation"),
+            ("options", "`old_key` belongs to the format debezium. Remove it."),
+            ("options", "`encodings`: base64 is no encoding of column `at` (timestamp). Choose"),
+            ("options", "`encodings`: hex is no encoding of column `name` (string). Its type"),
+            ("options", "`encodings` names the column `nr`, which is not declared."),
+        ):
+            assert f"app.{table} (models/sources.yml): {problem}" in said
+        assert "9 problem(s)" in said
+        assert "app.sound" not in said
