@@ -70,7 +70,7 @@
         {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. It is true or false.") -%}
     {%- endfor -%}
     {%- if d.batch_order and not d.arrival -%}
-        {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare what tells the new rows, often the same expression.") -%}
+        {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare it too, often as the same expression.") -%}
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}

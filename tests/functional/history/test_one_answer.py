@@ -82,6 +82,12 @@ DECLARED = {
     "tracked": (("a",), "tracked_history"),
     "alone": (("a", "b"), "stg_alone"),
 }
+AUDIT = """
+select * from ({{ cdc.audit(ref('changes_history'), ref('changes_final')) }})
+union all
+select * from ({{ cdc.audit(ref('stg_alone'), ref('alone_final')) }})
+"""
+
 TABLES = ["changes_history", "tracked_history", "changes_final", "tracked_final", "alone_final"]
 
 
@@ -181,6 +187,11 @@ class Tables:
         return f"A scenario fails:\nSCENARIO = (\n    {lines},\n)\nassert broken([SCENARIO]) == []"
 
 
+def unequal(tables: Tables, left: str, right: str) -> list[tuple[Any, ...]]:
+    """Rows that only one of two queries gives."""
+    return tables.rows(f"({left} except all {right}) union all ({right} except all {left})")
+
+
 def number(name: str, column: str) -> str:
     """A position as the oracle counts them."""
     if name == "tracked":
@@ -220,6 +231,8 @@ class TestOneAnswer:
         for name, (_, read) in DECLARED.items():
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
             models[f"{name}_final.sql"] = FINAL.format(read=read)
+            models[f"{name}_changes.sql"] = f"{{{{ cdc.changelog(ref('{name}_final')) }}}}"
+        models["audit.sql"] = AUDIT
         return models
 
     @pytest.fixture(scope="class")
@@ -248,6 +261,25 @@ class TestOneAnswer:
         commits = [tables.commits(table) for table in TABLES]
         run_dbt(["build"])
         assert commits == [tables.commits(table) for table in TABLES]
+
+        # The changes add up to the table, and none is for nothing.
+        for name in DECLARED:
+            columns = "scenario, id, a, b, _cdc_created_at, _cdc_updated_at, _cdc_seq"
+            changes = f"{{schema}}.{name}_changes"
+            living = "where _cdc_deleted_at is null" if name == "alone" else ""
+            added = (
+                f"select {columns} from {changes} group by {columns}"
+                " having sum(if(_row_kind in ('+I', '+U'), 1, -1)) <> 0"
+            )
+            table = f"select {columns} from {{schema}}.{name}_final {living}"
+            assert not unequal(tables, added, table)
+            assert not tables.rows(
+                f"select _commit_version, {columns} from {changes}"
+                f" group by _commit_version, {columns} having count(*) > 1"
+            )
+        for row in tables.rows("select * from {schema}.audit"):
+            _, read, applied, duplicate, superseded, quarantined = row[:6]
+            assert read == applied + duplicate + superseded + quarantined > 0
 
         # A replay changes no row, and a rebuild from the raw events gives the same rows.
         before = {table: tables.everything(table) for table in TABLES}
