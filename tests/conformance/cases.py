@@ -259,14 +259,12 @@ def wal2json() -> dict[str, Case]:
             history=lambda: [(animal, (1, 0), (2, 0)), (big_cat, (2, 0), (3, 0))],
         ),
         "pk_other_identity": table("pk.q2.v2", "w2j_pk_with_ri", "a", pk),
-        "pk_none": table(
-            "pk.q2.v2", "w2j_pk_without_pk", "", pk, animal | {"c": "Inia Araguaiaensis"}
-        ),
+        "pk_none": table("pk.q2.v2", "w2j_pk_without_pk", "", pk, animal),
         "update_v1": table("update1.q1.v1", "table_with_pk", "bcd", numbers, row | {"b": -1}),
         "identity_nothing": table("update2.q2.v2 delete2.q2.v2", "table_with_pk", "bcd", numbers),
         "identity_full": table("update3.q2.v2", "table_with_pk", "bcd", numbers, row),
         "identity_index": table(
-            "insert1.q2.v2 update4.q2.v2",
+            "update4.q2.v2",
             "table_with_unique",
             "gn",
             {"g": "double", "n": "boolean", "a": "int", "c": "int"},

@@ -341,6 +341,9 @@ class TestDebezium(Decoding):
         ]
         assert reasons(built("types_quarantine")) == [
             "column at: 1559033904863123 is not a timestamp",
+            f"column at: {'9' * 30} is not a timestamp;"
+            ' column price: {"scale":"x"} is not a decimal(20,2);'
+            " column bytes: [] is not a binary; column ok: [1] is not a boolean",
             "column at: now is not a timestamp; column local: 2020 is not a timestamp_ntz;"
             ' column price: "AAAAEAAAAAAAAAAAAAAAAA==" is not a decimal(20,2)',
             "column bytes: ? is not a binary; column ok: maybe is not a boolean;"
@@ -349,7 +352,11 @@ class TestDebezium(Decoding):
             "column day: 2020-01-01T12:00:00Z is not a date;"
             " column at: 2020-01-01T00:00:00.123456789Z is not a timestamp;"
             " column price: 1.005 is not a decimal(20,2)",
+            "column day: 4611686018427387904 is not a date;"
+            ' column price: {"scale":-2147483648,"value":"AA=="} is not a decimal(20,2);'
+            ' column days: {"a":1} is not a array<date>',
             'column price: "1234" is not a decimal(20,2)',
+            "no event time",
         ]
 
     def test_declared_encodings(self, built: Any) -> None:
