@@ -21,24 +21,29 @@ select
 from table_changes({{ table }}, {{ since | int }})
     {%- else -%}
     {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._as_list(node[0].config.unique_key)) -%}
-{#- A tombstone is no row: what becomes one is deleted, what was one is inserted. #}
+    {%- set hidden = ["_cdc_deleted_at", "_events"] -%}
+    {%- set names = adapter.get_columns_in_relation(relation) | map(attribute="name") | reject("in", hidden) | list -%}
+    {%- set image = "struct(" ~ cdc._column_list(names) ~ ")" -%}
+{#- A tombstone is no row: what becomes one is deleted, what was one is inserted. Nor is a change of what is hidden a change. #}
 with living_rows as (
     select
         *,
         count_if(_change_type = 'update_preimage') over ({{ row }}) as _before,
-        count_if(_change_type = 'update_postimage') over ({{ row }}) as _after
+        count_if(_change_type = 'update_postimage') over ({{ row }}) as _after,
+        min({{ image }}) over ({{ row }}) <=> max({{ image }}) over ({{ row }}) as _is_same
     from table_changes({{ table }}, {{ since | int }})
     where _cdc_deleted_at is null
 )
 
 select
-    * except (_change_type, _before, _after, _cdc_deleted_at, _events),
+    * except (_change_type, _before, _after, _is_same, _cdc_deleted_at, _events),
     case
         when _change_type = 'update_preimage' and _after = 0 then '-D'
         when _change_type = 'update_postimage' and _before = 0 then '+I'
         else {{ cdc._row_kind("_change_type") }}
     end as _row_kind
 from living_rows
+where not (_is_same and _before = 1 and _after = 1)
     {%- endif -%}
 {%- endmacro %}
 

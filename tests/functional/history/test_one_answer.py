@@ -82,6 +82,11 @@ DECLARED = {
     "tracked": (("a",), "tracked_history"),
     "alone": (("a", "b"), "stg_alone"),
 }
+CHANGES = """
+{{{{ config(materialized='table') }}}}
+{{{{ cdc.changelog(ref('{name}_final')) }}}}
+"""
+
 AUDIT = """
 select * from ({{ cdc.audit(ref('changes_history'), ref('changes_final')) }})
 union all
@@ -231,7 +236,7 @@ class TestOneAnswer:
         for name, (_, read) in DECLARED.items():
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
             models[f"{name}_final.sql"] = FINAL.format(read=read)
-            models[f"{name}_changes.sql"] = f"{{{{ cdc.changelog(ref('{name}_final')) }}}}"
+            models[f"{name}_changes.sql"] = CHANGES.format(name=name)
         models["audit.sql"] = AUDIT
         return models
 
