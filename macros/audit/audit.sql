@@ -13,8 +13,7 @@
     {%- if not execute -%}
         {{ return("select 1 as events_read") }}
     {%- endif -%}
-    {%- set snapshots = graph.nodes.values() | selectattr("relation_name", "equalto", history | string) | list -%}
-    {%- set d = cdc._upstream_declaration(snapshots[0]) -%}
+    {%- set d = cdc._upstream_declaration(cdc._node_of(history)) -%}
     {%- set beside = history.incorporate(path={"identifier": history.identifier ~ "_tombstones"}) -%}
     {%- set tombstones = d.history and load_relation(beside) -%}
 with {{ cdc._decoded_events(d, d.relation) }},

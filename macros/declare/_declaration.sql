@@ -26,6 +26,15 @@
 {%- endmacro %}
 
 
+{#- The model or snapshot of this project that makes a relation. None where none does. -#}
+{% macro _node_of(relation) -%}
+    {%- for node in graph.nodes.values() | selectattr("relation_name", "equalto", relation | string) -%}
+        {{ return(node) }}
+    {%- endfor -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
 {#- The declaration behind a history or a final table: that of the one source its ancestors read. None without one. -#}
 {% macro _upstream_declaration(node) -%}
     {%- set ids = node.depends_on.nodes | list -%}

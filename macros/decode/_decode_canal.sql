@@ -12,11 +12,7 @@
     {%- set ddl = "coalesce(_message.isDdl = 'true' or _message.type in ('CREATE', 'ALTER', 'ERASE', 'RENAME', 'QUERY', 'CINDEX', "
         ~ "'DINDEX'), false)" -%}
 with messages as (
-    select *
-    from raw_events
-    lateral view outer explode(
-        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-    ) messages as _message
+    {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
 
 changes as (

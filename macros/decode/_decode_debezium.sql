@@ -10,11 +10,7 @@
     {%- set marks = "_message.__op, _message.__deleted, _message.payload.__op, _message.payload.__deleted" -%}
     {%- set op = "_event.op" -%}
 with messages as (
-    select *
-    from raw_events
-    lateral view outer explode(
-        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-    ) messages as _message
+    {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
 
 opened_messages as (

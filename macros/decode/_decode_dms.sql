@@ -32,11 +32,7 @@
     {%- endset -%}
     {%- set control = "coalesce(_message.metadata['record-type'] = 'control', false)" -%}
 with messages as (
-    select *
-    from raw_events
-    lateral view outer explode(
-        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-    ) messages as _message
+    {{ cdc._parsed_messages(schema) | indent(4) }}
 )
 
 select *

@@ -10,11 +10,7 @@
     {%- set op = "upper(trim(" ~ (d.operation or "_message.op_type") ~ "))" -%}
     {%- set names = {"I": "'I', 'INSERT'", "U": "'U', 'UPDATE'", "D": "'D', 'DELETE'", "T": "'T', 'TRUNCATE'"} -%}
 with messages as (
-    select *
-    from raw_events
-    lateral view outer explode(
-        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-    ) messages as _message
+    {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
 
 images as (

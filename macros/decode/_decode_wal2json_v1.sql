@@ -11,11 +11,7 @@
     {%- set columns = ["_change.columnnames", "_change.columnvalues"] -%}
     {%- set old_keys = ["_change.oldkeys.keynames", "_change.oldkeys.keyvalues"] -%}
 with messages as (
-    select *
-    from raw_events
-    lateral view outer explode(
-        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-    ) messages as _message
+    {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
 
 changes as (

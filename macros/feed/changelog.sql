@@ -11,8 +11,8 @@
     {%- if not execute -%}
         {{ return("select 1 as _row_kind") }}
     {%- endif -%}
-    {%- set node = graph.nodes.values() | selectattr("relation_name", "equalto", relation | string) | list -%}
-    {%- set declaration = cdc._upstream_declaration(node[0]) if node else none -%}
+    {%- set node = cdc._node_of(relation) -%}
+    {%- set declaration = cdc._upstream_declaration(node) if node else none -%}
     {%- set table = cdc._literal(relation | string | replace("`", "")) -%}
     {%- if declaration is none or declaration.history -%}
 select
@@ -20,7 +20,7 @@ select
     {{ cdc._row_kind("_change_type") }} as _row_kind
 from table_changes({{ table }}, {{ since | int }})
     {%- else -%}
-    {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._as_list(node[0].config.unique_key)) -%}
+    {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._as_list(node.config.unique_key)) -%}
     {%- set hidden = ["_cdc_deleted_at", "_events"] -%}
     {%- set names = adapter.get_columns_in_relation(relation) | map(attribute="name") | reject("in", hidden) | list -%}
     {%- set image = "struct(" ~ cdc._column_list(names) ~ ")" -%}

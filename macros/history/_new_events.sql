@@ -32,3 +32,25 @@ select
     _unset
 from arrived_events
 {%- endmacro %}
+
+
+{#- The CTEs that _versions reads, of all events up to where a first build reads. -#}
+{% macro _all_events(t, events_sql) -%}
+new_events as (
+    {{ cdc._new_events(t, events_sql, until=t.read_to) | indent(4) }}
+),
+
+events as (
+    select * from new_events
+    where _op <> 'T'
+),
+
+truncates as (
+    select distinct
+        _seq,
+        {{ "_ts," if t.time == "_ts" }}
+        _event_id
+    from new_events
+    where _op = 'T'
+)
+{%- endmacro %}

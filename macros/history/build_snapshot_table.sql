@@ -4,23 +4,7 @@
         {{ return(dbt.default__build_snapshot_table(strategy, sql)) }}
     {%- endif -%}
     {%- set t = strategy -%}
-with new_events as (
-    {{ cdc._new_events(t, sql, until=t.read_to) | indent(4) }}
-),
-
-events as (
-    select * from new_events
-    where _op <> 'T'
-),
-
-truncates as (
-    select distinct
-        _seq,
-        {% if t.time == "_ts" %}_ts,{% endif %}
-        _event_id
-    from new_events
-    where _op = 'T'
-),
+with {{ cdc._all_events(t, sql) }},
 
 {{ cdc._versions(t) }}
 

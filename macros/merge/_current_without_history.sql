@@ -31,23 +31,7 @@
 
 
 {% macro _first_lives(t, source_sql) -%}
-with new_events as (
-    {{ cdc._new_events(t, source_sql, until=t.read_to) | indent(4) }}
-),
-
-events as (
-    select * from new_events
-    where _op <> 'T'
-),
-
-truncates as (
-    select distinct
-        _seq,
-        {{ "_ts," if t.time == "_ts" }}
-        _event_id
-    from new_events
-    where _op = 'T'
-),
+with {{ cdc._all_events(t, source_sql) }},
 
 {{ cdc._lives(t) }}
 

@@ -42,16 +42,16 @@
 
 {#- Whether a final table reads events and not a history, as it may where the source says so. -#}
 {% macro _is_staging(relation) -%}
-    {%- set above = graph.nodes.values() | selectattr("relation_name", "equalto", relation | string) | list -%}
-    {%- if not above or above[0].resource_type == "snapshot" -%}
+    {%- set above = cdc._node_of(relation) -%}
+    {%- if above is none or above.resource_type == "snapshot" -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- set declaration = cdc._upstream_declaration(above[0]) -%}
+    {%- set declaration = cdc._upstream_declaration(above) -%}
     {%- if declaration is none -%}
         {{ return(false) }}
     {%- elif declaration.history -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report([
-            model.name ~ ": `cdc.current` reads " ~ above[0].name ~ ", which is no history. Make a snapshot of it with"
+            model.name ~ ": `cdc.current` reads " ~ above.name ~ ", which is no history. Make a snapshot of it with"
             ~ " `strategy: cdc.scd2` and read that, or declare `history: false` on " ~ declaration.table ~ "."
         ])) -%}
     {%- endif -%}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
-
-ROOT = Path(__file__).resolve().parents[3]
 
 SOURCES = """
 version: 2
@@ -63,16 +60,8 @@ FINAL = """
 
 class TestBadInput:
     @pytest.fixture(scope="class")
-    def packages(self) -> dict[str, Any]:
-        return {"packages": [{"local": str(ROOT)}]}
-
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {
-            "models": {"+file_format": "delta"},
-            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
-            "on-run-start": ["{{ cdc.validate() }}"],
-        }
+    def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
+        return project_config_update | {"on-run-start": ["{{ cdc.validate() }}"]}
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
@@ -156,17 +145,6 @@ class TestBadInput:
 
 
 class TestBatchOrder:
-    @pytest.fixture(scope="class")
-    def packages(self) -> dict[str, Any]:
-        return {"packages": [{"local": str(ROOT)}]}
-
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {
-            "models": {"+file_format": "delta"},
-            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
-        }
-
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         ordered = "track_history_columns: [state]\n              batch_order: nr\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt
 
 from tests.functional.oracle import Event, histories
-
-ROOT = Path(__file__).resolve().parents[3]
 
 SOURCES = """
 version: 2
@@ -82,17 +79,6 @@ class TestCrash:
     @pytest.fixture(scope="class")
     def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
         return dbt_profile_target | {"threads": 1}
-
-    @pytest.fixture(scope="class")
-    def packages(self) -> dict[str, Any]:
-        return {"packages": [{"local": str(ROOT)}]}
-
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {
-            "models": {"+file_format": "delta"},
-            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
-        }
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from dbt.tests.util import run_dbt
-
-ROOT = Path(__file__).resolve().parents[3]
 
 SOURCES = """
 version: 2
@@ -77,17 +74,6 @@ def values(key: str, ratio: str, day: int, *, op: str = "U", text: str = "'a'") 
 
 
 class TestOddValues:
-    @pytest.fixture(scope="class")
-    def packages(self) -> dict[str, Any]:
-        return {"packages": [{"local": str(ROOT)}]}
-
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {
-            "models": {"+file_format": "delta"},
-            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
-        }
-
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         return {

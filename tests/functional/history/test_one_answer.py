@@ -6,7 +6,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +21,7 @@ from tests.functional.scenarios import (
     shrink,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
-SCENARIOS = int(os.environ.get("SCENARIOS", "10000"))
+SCENARIOS = 10_000
 SOAK_MINUTES = float(os.environ.get("MINUTES", "0"))
 
 # One table of events, read by three declarations: the order by a struct, by an expression, and
@@ -219,17 +217,6 @@ def arriving(arrivals: list[Arrival], batch: int) -> list[Event]:
 
 
 class TestOneAnswer:
-    @pytest.fixture(scope="class")
-    def packages(self) -> dict[str, Any]:
-        return {"packages": [{"local": str(ROOT)}]}
-
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {
-            "models": {"+file_format": "delta"},
-            "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
-        }
-
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         models = {"sources.yml": SOURCES}
