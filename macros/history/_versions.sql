@@ -7,11 +7,12 @@
       t.key_columns, t.value_columns   lists of columns
       t.tracked                        columns whose change begins a version
       t.time                           column of valid_from and valid_to: _ts, or _seq where no event time is declared
+      t.counted                        whether events say if they are new (_is_new), and versions what the new ones did (_effects)
 -#}
 {% macro _versions(t) -%}
     {%- set keys = cdc._column_list(t.key_columns) -%}
     {%- set times = "_ts, " if t.time == "_ts" else "" -%}
-    {%- set event_order = "partition by " ~ keys ~ " order by _seq, _is_end, _event_id, _op" -%}
+    {%- set event_order = "partition by " ~ keys ~ " order by _seq, _is_end, _event_id, _op" ~ (", _is_new" if t.counted) -%}
     {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
 truncate_positions as (
     select collect_list(struct(_seq, {{ times }}_event_id)) as _positions
@@ -50,6 +51,9 @@ timed_events as (
         {%- endif %}
         if(_is_truncate, _truncate._event_id, _event_id) as _event_id,
         _unset,
+        {%- if t.counted %}
+        _is_new and not _is_truncate as _is_new,
+        {%- endif %}
         _is_truncate or _op not in ('I', 'U') as _is_end
     from closed_events
 ),
@@ -69,6 +73,13 @@ ordered_events as (
     select
         * except (_is_repeated),
         row_number() over ({{ event_order }}) as _ordinal,
+        {%- if t.counted %}
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by {{ keys }}), false) as _is_late,
+        _is_new and (
+            coalesce(_seq = lag(_seq) over ({{ event_order }}), false)
+            or coalesce(_seq = lead(_seq) over ({{ event_order }}), false)
+        ) as _is_tied,
+        {%- endif %}
         not _is_end and coalesce(lag(_is_end) over ({{ event_order }}), true) as _is_birth,
         _is_end and not coalesce(lag(_is_end) over ({{ event_order }}), true) as _is_close
     from repeated_events
@@ -122,6 +133,16 @@ grouped_events as (
         {%- if t.value_columns %}
         max_by(struct({{ cdc._column_list(t.value_columns) }}), _ordinal) filter (where not _is_end) as _values,
         {%- endif %}
+        {%- if t.counted %}
+        struct(
+            count_if(_is_new and _is_birth) as inserted,
+            count_if(_is_new and _is_change and not _is_birth) as updated,
+            count_if(_is_new and _op = 'D' and _is_close) as deleted,
+            count_if(_is_new and if(_op = 'D', not _is_close, not _is_end and not _is_change)) as unchanged,
+            count_if(_is_late and _op <> 'M') as late,
+            count_if(_is_tied and _op <> 'M') as tied
+        ) as _effects,
+        {%- endif %}
         sort_array(collect_list(struct(
             _seq,
             _op,
@@ -147,6 +168,9 @@ versions as (
         _created as _cdc_created_at,
         _change._seq as _cdc_seq,
         _events,
+        {%- if t.counted %}
+        _effects,
+        {%- endif %}
         if(_seq is null, null, md5(to_json(struct({{ keys }}, _seq, _first_event_id)))) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,

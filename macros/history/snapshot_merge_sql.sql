@@ -1,6 +1,9 @@
 {#-
     dbt's hook for writing a snapshot run: the changes go into the history in one merge. Tombstones go first: if the
     run dies between both, the next one reads the same events again.
+
+    The changes hold for the version of the history that they were folded from. Where another build wrote it since, they are folded
+    again; where one wrote between that look and the merge, too, for a fold of the same events over what is there now mends it.
 -#}
 {% macro spark__snapshot_merge_sql(target, source, insert_cols) -%}
     {%- if config.get("strategy") != "cdc.scd2" -%}
@@ -10,22 +13,34 @@
     {%- if t.nothing_new -%}
         {{ return("select 'nothing new' as outcome") }}
     {%- endif -%}
-    {%- set counts = {} -%}
-    {%- for row in run_query("select dbt_change_type, count(*) from " ~ t.steps.changes.view ~ " group by dbt_change_type").rows -%}
-        {%- do counts.update({row[0]: row[1]}) -%}
-    {%- endfor -%}
-    {%- if counts.get("tombstone") or t.truncates -%}
+    {%- set changes = cdc._count_changes(t, "dbt_change_type") -%}
+    {%- if changes.get("tombstone") or t.truncates -%}
         {%- do cdc._add_tombstones(t) -%}
     {%- endif -%}
-    {%- if not (counts.get("insert") or counts.get("update") or counts.get("delete")) -%}
+    {%- if not (changes.get("insert") or changes.get("update") or changes.get("delete")) -%}
         {{ return("select 'nothing to change' as outcome") }}
     {%- endif -%}
-    {{ return(cdc._merge(target, t.steps.changes.view, [
+    {%- set merge_sql = cdc._merge(target, t.steps.changes.view, [
         "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
         "DBT_INTERNAL_SOURCE.dbt_change_type <> 'tombstone'",
     ] + cdc._key_predicates(t.key_columns), [
         {"when": "matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'delete'", "then": "delete"},
         {"when": "matched", "then": "update", "columns": insert_cols},
         {"when": "not matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'insert'", "then": "insert", "columns": insert_cols},
-    ])) }}
+    ]) -%}
+    {%- do cdc._write_stamp(target, t.position) -%}
+    {%- for attempt in range(10) -%}
+        {%- set now = cdc._table_version(target) -%}
+        {%- if now != t.version -%}
+            {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
+        {%- endif -%}
+        {%- do run_query(merge_sql) -%}
+        {%- do t.update({"version": cdc._table_version(target)}) -%}
+        {%- if t.version <= now + 1 -%}
+            {{ return("select 'merged' as outcome") }}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: other builds write " ~ target ~ " all the time. Let one finish and run this one again; what it wrote is mended then."
+    ) -%}
 {%- endmacro %}

@@ -20,18 +20,23 @@
         "tombstones": target.incorporate(path={"identifier": target.identifier ~ "_tombstones"}),
         "tombstones_known": "tombstones" in stamp,
         "rebuild": rebuild,
+        "counted": target_exists,
         "scd_id": "dbt_scd_id",
         "unique_key": t.key_columns,
     }) -%}
     {%- do cdc._find_position(t, node.compiled_code, stamp) -%}
-    {%- if target_exists and not t.nothing_new -%}
+    {%- if not target_exists -%}
+        {%- do cdc._record_first_build(t, node) -%}
+    {%- elif not t.nothing_new -%}
         {%- do t.update({"steps": cdc._steps(cdc._table_location(target))}) -%}
         {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
     {%- if target_exists -%}
         {%- do t.position.update({"tombstones": true}) -%}
     {%- endif -%}
-    {%- do cdc._write_stamp(target, t.position) -%}
+    {%- if not target_exists -%}
+        {%- do cdc._write_stamp(target, t.position) -%}
+    {%- endif -%}
     {#- dbt hands the strategy to the staging step only; the merge finds it here. -#}
     {%- do model.update({"cdc_history": t}) -%}
     {{ return(t) }}
@@ -45,6 +50,7 @@
     {%- do t.update({
         "read_from": read_from,
         "read_to": read_to,
+        "version": stamp.get("at"),
         "nothing_new": read_from is not none and read_to is not none and read_to <= read_from,
     }) -%}
     {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}

@@ -10,7 +10,7 @@
     {%- set t = strategy -%}
     {%- if not t.nothing_new -%}
         {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
-        {%- do t.update({"truncates": run_query("select count_if(_op = 'T') from " ~ t.steps.events.view).rows[0][0]}) -%}
+        {%- do cdc._count_events(t) -%}
         {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
     {%- endif -%}
     {%- set shape = ["cast(null as string) as dbt_change_type"] -%}
@@ -22,13 +22,13 @@
 
 
 {#-
-    Where a run keeps its steps: folders below the history's own that Delta passes over, overwritten by each run, and views of
-    them in this session. Reading them asks neither metastore nor Delta log.
+    Where a run keeps its steps: folders of its own below the table's, and views of them in this session. Reading them asks neither
+    metastore nor Delta log, and Delta's VACUUM removes them like any file that the table does not own.
 -#}
 {% macro _steps(location) -%}
     {%- set steps = {} -%}
     {%- for step in ["events", "changes"] -%}
-        {%- do steps.update({step: {"path": cdc._literal(location ~ "/_cdc_steps/" ~ step), "view": "cdc_step_" ~ step}}) -%}
+        {%- do steps.update({step: {"path": cdc._literal(location ~ "/cdc_steps/" ~ invocation_id ~ "/" ~ step), "view": "cdc_step_" ~ step}}) -%}
     {%- endfor -%}
     {{ return(steps) }}
 {%- endmacro %}
@@ -102,7 +102,10 @@ truncates as (
 ),
 
 new_events as (
-    select * from {{ t.steps.events.view }}
+    select
+        *,
+        true as _is_new
+    from {{ t.steps.events.view }}
     where _op <> 'T'
 ),
 
@@ -125,7 +128,8 @@ known_events as (
         _event._seq,
         {{ "_event._ts," if t.time == "_ts" }}
         _event._event_id,
-        _event._unset
+        _event._unset,
+        false as _is_new
     from unfolded_versions
     where _event._op <> 'T'
 ),
@@ -143,7 +147,8 @@ known_tombstones as (
         tombstones._seq,
         {{ "tombstones._ts," if t.time == "_ts" }}
         tombstones._event_id,
-        cast(array() as array<string>) as _unset
+        cast(array() as array<string>) as _unset,
+        false as _is_new
     from {{ t.tombstones }} as tombstones
     left semi join new_events on {{ cdc._same(t.key_columns, "tombstones", "new_events") }}
     where tombstones._op <> 'T'
@@ -178,8 +183,9 @@ select
     {%- else %}
     versions.{{ name }}
     {%- endif -%}
-    {{ "," if not loop.last }}
+    ,
     {%- endfor %}
+    versions._effects
 from versions
 full outer join known_versions as known
     on

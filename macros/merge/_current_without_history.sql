@@ -5,28 +5,32 @@
 -#}
 {% macro _current_without_history(events) -%}
     {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
+    {%- set updates = runs and is_incremental() -%}
     {%- set source_sql = "select * from " ~ events -%}
     {%- set t = cdc._history_traits(model, source_sql) -%}
     {#- A life is one version: without tracked columns only births begin one, and each event keeps its values. -#}
-    {%- do t.update({"tracked": [], "target": this}) -%}
+    {%- do t.update({"tracked": [], "target": this, "counted": updates}) -%}
     {%- if not runs -%}
         {{ return(cdc._first_lives(t, source_sql)) }}
     {%- endif -%}
-    {%- set updates = is_incremental() -%}
     {%- if updates -%}
         {%- do cdc._refuse_drift(model, t, cdc._table_properties(this)) -%}
     {%- endif -%}
-    {%- do cdc._find_position(t, source_sql, cdc._read_stamp(this) if updates else {}) -%}
-    {%- do cdc._write_stamp(this, t.position) -%}
+    {%- set stamp = cdc._read_stamp(this) if updates else {} -%}
+    {%- do cdc._find_position(t, source_sql, stamp) -%}
     {%- if not updates -%}
+        {%- do cdc._write_stamp(this, t.position) -%}
+        {%- do cdc._record_first_build(t, model) -%}
         {{ return(cdc._first_lives(t, source_sql)) }}
     {%- elif t.nothing_new -%}
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
     {%- endif -%}
     {%- do t.update({"steps": cdc._steps(cdc._table_location(this))}) -%}
     {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
+    {%- do cdc._count_events(t) -%}
     {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
-    {{ return("select * from " ~ t.steps.changes.view) }}
+    {%- do cdc._count_changes(t, "_op") -%}
+    {{ return(cdc._merge_mark(stamp.at, t.position) ~ "select * except (_effects) from " ~ t.steps.changes.view) }}
 {%- endmacro %}
 
 
@@ -48,7 +52,10 @@ where _op = 'U'
         {%- do no_key.append(cdc._quoted(key) ~ " is null") -%}
     {%- endfor -%}
 with new_events as (
-    select * from {{ t.steps.events.view }}
+    select
+        *,
+        true as _is_new
+    from {{ t.steps.events.view }}
     where _op <> 'T'
 ),
 
@@ -107,7 +114,8 @@ events as (
         _seq,
         {{ "_ts," if t.time == "_ts" }}
         _event_id,
-        _unset
+        _unset,
+        false as _is_new
     from known_events
     where _op <> 'T'
 ),
@@ -141,6 +149,13 @@ followed_lives as (
         *,
         dbt_scd_id is not null and _seq_end is null as _is_living,
         max(array_max(filter(_events, event -> event._op in ('D', 'M')))) over (partition by {{ keys }}) as _end,
+        {%- if t.counted %}
+        struct(
+            {%- for effect in cdc._effects() %}
+            sum(_effects.{{ effect }}) over (partition by {{ keys }}) as {{ effect }}{{ "," if not loop.last }}
+            {%- endfor %}
+        ) as _all_effects,
+        {%- endif %}
         row_number() over (partition by {{ keys }} order by _seq desc nulls last) as _latest
     from versions
 ),
@@ -170,6 +185,9 @@ lives as (
             array_compact(array(_end)),
             filter(_events, event -> _is_living and event._op in ('I', 'U'))
         ) as _events,
+        {%- if t.counted %}
+        _all_effects as _effects,
+        {%- endif %}
         if(_is_living or _end is not null, 'U', 'D') as _op
     from last_lives
     union all
@@ -191,6 +209,9 @@ lives as (
             cast(null as struct<{{ cdc._struct_fields(t) }}>) as _image
             {%- endif %}
         )) as _events,
+        {%- if t.counted %}
+        null as _effects,
+        {%- endif %}
         'U' as _op
     from truncate_ends
     where _seq is not null

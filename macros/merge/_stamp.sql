@@ -11,17 +11,29 @@
 {%- endmacro %}
 
 
-{#- The newest stamp of a table, or {}. The last commits nearly always hold it; the whole log is asked only where they do not. -#}
+{#-
+    The newest stamp of a table, and the table's version as `at`. The last commits nearly always hold the stamp; the whole log is asked
+    only where they do not.
+-#}
 {% macro _read_stamp(relation) -%}
+    {%- set at = {} -%}
     {%- for limit in [" limit 5", ""] -%}
         {%- for commit in run_query("describe history " ~ relation ~ limit) -%}
+            {%- do at.setdefault("at", commit["version"]) -%}
             {%- set stamp = fromjson(commit["userMetadata"] or "{}", {}) -%}
             {%- if stamp is mapping and stamp.get("cdc") == relation | string -%}
+                {%- do stamp.update(at) -%}
                 {{ return(stamp) }}
             {%- endif -%}
         {%- endfor -%}
     {%- endfor -%}
-    {{ return({}) }}
+    {{ return(at) }}
+{%- endmacro %}
+
+
+{#- The newest version of a table. -#}
+{% macro _table_version(relation) -%}
+    {{ return(run_query("describe history " ~ relation ~ " limit 1")[0]["version"]) }}
 {%- endmacro %}
 
 

@@ -22,21 +22,23 @@
     {%- endif -%}
     {%- if updates -%}
         {%- set stamp = cdc._read_stamp(this) -%}
+        {%- do seen.update({"at": stamp.at}) -%}
         {%- if stamp.get("history") == seen.id and stamp.version <= seen.now -%}
             {%- do seen.update({"read": stamp.version}) -%}
         {%- endif -%}
     {%- endif -%}
-    {%- if runs -%}
-        {%- do cdc._write_stamp(this, {"history": seen.id, "version": seen.now}) -%}
+    {%- set position = {"history": seen.id, "version": seen.now} -%}
+    {%- if runs and not updates -%}
+        {%- do cdc._write_stamp(this, position) -%}
     {%- endif -%}
     {%- if not updates -%}
         {{ return(cdc._current_rows(history)) }}
     {%- elif seen.read is none -%}
-        {{ return(cdc._compared_rows(history)) }}
+        {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- elif seen.read == seen.now -%}
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
     {%- endif -%}
-    {{ return(cdc._changed_rows(history, seen.read, seen.now)) }}
+    {{ return(cdc._merge_mark(seen.at, position) ~ cdc._changed_rows(history, seen.read, seen.now)) }}
 {%- endmacro %}
 
 
@@ -104,6 +106,15 @@ where
 {#- Tells the merge, which dbt runs in any case, that it need not be one. -#}
 {% macro _nothing_new_mark() -%}
 -- cdc: nothing new
+{%- endmacro %}
+
+
+{#-
+    Tells the merge for which version of the table the rows were computed, and up to where they bring it. The compiled query is all
+    that both see.
+-#}
+{% macro _merge_mark(version, position) -%}
+    {{ return("-- cdc: " ~ tojson({"version": version, "position": position}) ~ "\n") }}
 {%- endmacro %}
 
 

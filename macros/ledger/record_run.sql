@@ -1,0 +1,48 @@
+{#-
+    For `on-run-end`: writes what each table's run came to into the ledger `cdc_runs`, a row a table. A run that found nothing new
+    writes no row, and a table whose run failed none either.
+-#}
+{% macro record_run(results) -%}
+    {{ return(adapter.dispatch("record_run", "cdc")(results)) }}
+{%- endmacro %}
+
+
+{% macro default__record_run(results) -%}
+    {%- set seconds = {} -%}
+    {%- for result in results if result.status == "success" -%}
+        {%- do seconds.update({result.node.unique_id: result.execution_time}) -%}
+    {%- endfor -%}
+    {%- set rows = [] -%}
+    {%- for run in graph.get("cdc_runs", []) if run.node in seconds -%}
+        {%- set values = [
+            cdc._literal(invocation_id),
+            "timestamp " ~ cdc._literal(run_started_at.strftime("%Y-%m-%d %H:%M:%S.%f") ~ " UTC"),
+            cdc._literal(run.table),
+            cdc._literal(run.node.split(".")[-1]),
+        ] -%}
+        {%- for counter in cdc._ledger_counters() -%}
+            {%- set value = run.counters.get(counter) -%}
+            {%- do values.append("cast(" ~ ("null" if value is none else value) ~ " as bigint)") -%}
+        {%- endfor -%}
+        {%- do values.append("cast(" ~ seconds[run.node] ~ " as double)") -%}
+        {%- do rows.append("(" ~ (values | join(", ")) ~ ")") -%}
+    {%- endfor -%}
+    {%- if rows -%}
+        {%- set ledger = api.Relation.create(database=none, schema=target.schema, identifier="cdc_runs", type="table") -%}
+        {%- if load_relation(ledger) is none -%}
+            {%- set counters = [] -%}
+            {%- for counter in cdc._ledger_counters() -%}
+                {%- do counters.append(("" if "watermark" in counter else "events_") ~ counter ~ " bigint") -%}
+            {%- endfor -%}
+            {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, table_name string, "
+                ~ "node string, " ~ (counters | join(", ")) ~ ", seconds double) using delta") -%}
+        {%- endif -%}
+        {%- do run_query("insert into " ~ ledger ~ " values " ~ (rows | join(", "))) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{% macro _ledger_counters() -%}
+    {{ return(["read", "inserted", "updated", "deleted", "duplicate", "late", "tied", "unchanged", "quarantined", "left_out",
+        "watermark_before", "watermark_after"]) }}
+{%- endmacro %}
