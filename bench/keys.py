@@ -4,10 +4,10 @@ Runs with `python bench/keys.py`, in about two minutes; SCALE=full takes 1 M eve
 lengths, and 10 M for one.
 
 The article's loop is written as the article has it, in PySpark: split the columns, unite frames of
-different columns, keep the newest event per old key, put the new key in the old key's place, again
-until the count is stable, drop deletes. It ends after three rounds at most and leaves rows under the
-keys in the middle of a chain. `hop by hop` gets chains right in the article's way: each round it
-follows one link, until a round changes nothing.
+different columns, keep the newest event per old key, put the new key in its place, again and again
+until the count is stable, drop deletes. It ends after three rounds at most, and leaves rows under
+the keys in the middle of a chain. `hop by hop` gets chains right in the article's way: each round
+it follows one link, until a round changes nothing.
 """
 
 from __future__ import annotations

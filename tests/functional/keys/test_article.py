@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbt_spark_cdc.keys import resolve
-
 from bench.keys import article, current_rows
+from dbt_spark_cdc.keys import resolve
 
 CHANGES = (
     "changeType string, timestamp string, columnNames array<string>, columnValues array<string>,"
