@@ -1,0 +1,656 @@
+"""Key changes: which events belong to one row of the source, through all the keys it had.
+
+The events of a key are cut into segments, the lives lived at that key. An event that moves its row
+links the segment it ended at the old key with the one it began at the new key; a chain of linked
+segments is an entity. docs/keys.md has the rules. Everything runs on the executors, and a run
+relabels only what the keys of new events are linked with.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
+
+# What an event does at a key. A move is an arrival at its new key and leaves its old one.
+UPSERT, ARRIVAL, END, LEAVE, TRUNCATE = range(5)
+# What a segment is to an event: its own, left at the old key, or ended by taking its key.
+OWN, LEFT, ENDED = range(3)
+
+OLD = "_old_"
+SEGMENTS = ["_segment_id", "_left_segment_id", "_ended_segment_id"]
+LABELS = ["_entity_id", "_ended_entity_id"]
+ROWS_A_CHUNK = 10_000
+# Frames of so few rows go to every executor; Spark cannot know that they are small.
+SMALL = 100_000
+# So many links fit into the memory of one task, some 200 bytes each, where a round costs
+# milliseconds. With more, each round is a shuffle.
+LINKS_A_TASK = 4_000_000
+
+# The executors of a cluster need not have this package: the functions travel whole.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+def resolve_keys(
+    dbt: Any, session: Any, events: DataFrame, keys: Sequence[str] | None = None
+) -> DataFrame:
+    """The body of a dbt Python model, incremental by merge on `_event_id`.
+
+    Args:
+        dbt: What dbt hands to the model.
+        session: What dbt hands to the model.
+        events: All events in the canonical form, as a staging model gives them.
+        keys: Key columns; by default those that have an `_old_` column.
+
+    Returns:
+        Events to merge into the model's table: the new ones, and those whose labels changed.
+    """
+    return resolve(events, session.table(str(dbt.this)) if dbt.is_incremental else None, keys)
+
+
+def resolve(
+    events: DataFrame, known: DataFrame | None = None, keys: Sequence[str] | None = None
+) -> DataFrame:
+    """Resolves events to entities.
+
+    Args:
+        events: Events in the canonical form. Those that `known` has are passed over.
+        known: What earlier calls returned: the latest row of each `_event_id`. None at first.
+        keys: Key columns; by default those that have an `_old_` column.
+
+    Returns:
+        One row for each event that is new or whose labels changed: the columns of `events`, the
+        labels, and what later calls need.
+
+    Raises:
+        ValueError: The events are not in the canonical form.
+    """
+    keys = list(keys or key_columns(events))
+    _refuse_odd_columns(events, keys)
+    read_to, last_run = None, None
+    if known is not None:
+        arrived = F.max("_arrived" if "_arrived" in events.columns else F.lit(None))
+        read_to, last_run = known.agg(arrived, F.max("_resolved")).collect()[0]
+    run = (last_run or 0) + 1
+
+    new = _new_events(events, known, read_to).localCheckpoint()
+    count, truncates, moves = new.agg(
+        F.count("*"), F.count_if(F.col("_op") == "T"), F.count_if(_is_move(keys))
+    ).collect()[0]
+    if count == 0:
+        nothing = {name: F.lit(None).cast("string") for name in (*LABELS, *SEGMENTS)}
+        labels = new.select("_event_id").withColumns(nothing)
+        return _as_output(new, _never_labelled(labels), run)
+
+    narrow = new.select(*_narrow(new, keys)).withColumns(
+        {"_at_key": F.lit(True), "_at_old": F.lit(True)}
+    )
+    loaded = None
+    if known is not None:
+        loaded = _affected(known, narrow, keys, everything=truncates > 0).localCheckpoint()
+        narrow = narrow.unionByName(loaded, allowMissingColumns=True)
+    epochs = None
+    if known is not None or truncates:
+        ends = [
+            frame.where("_op = 'T'").select("_seq", "_event_id")
+            for frame in (new, known)
+            if frame is not None
+        ]
+        epochs = ends[0] if len(ends) == 1 else ends[0].unionByName(ends[1])
+
+    parts = _segments(_marks(narrow, keys, epochs), keys, any_moves=known is not None or moves > 0)
+    if loaded is not None:
+        parts = parts.unionByName(_kept_segments(loaded), allowMissingColumns=True)
+    found = _by_event(parts).localCheckpoint()
+    labels = _labels(found)
+
+    resolved = _as_output(new, _never_labelled(labels), run)
+    if known is None or loaded is None:
+        return resolved
+    changed = _changed(loaded, labels).localCheckpoint()
+    count = changed.count()
+    if count == 0:
+        return resolved
+    # Only now whole rows of the table are read. It may lack a column that the events have by now.
+    stored = known.select(*(_quoted(name) for name in new.columns if name in known.columns))
+    stored = new.limit(0).unionByName(stored, allowMissingColumns=True)
+    return resolved.unionByName(_as_output(stored, _hint(changed, count), run))
+
+
+def overwrite_partitions(
+    known: DataFrame | None, changes: DataFrame, path: str, partition_by: Sequence[str]
+) -> None:
+    """Adds what `resolve` returned to plain Parquet files; writes only partitions with a change.
+
+    Plain files have no transactions: a reader may see some partitions as before, others as after.
+
+    Args:
+        known: The table as `resolve` read it, or None before the first write.
+        changes: What `resolve` returned.
+        path: Folder of the table.
+        partition_by: Partition columns, of those that the events have.
+    """
+    changes = changes.localCheckpoint()
+    rows = changes
+    if known is not None:
+        touched = changes.select(*partition_by).distinct()
+        kept = known.join(touched, list(partition_by), "left_semi")
+        rows = kept.join(changes, "_event_id", "left_anti").unionByName(
+            changes, allowMissingColumns=True
+        )
+    # Dynamic: partitions without rows in the frame stay as they are.
+    rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(
+        *partition_by
+    ).parquet(path)
+
+
+def key_columns(events: DataFrame) -> list[str]:
+    """Returns the key columns: those that have an `_old_` column.
+
+    Args:
+        events: Events in the canonical form.
+    """
+    return [
+        name.removeprefix(OLD)
+        for name in events.columns
+        if name.startswith(OLD) and name.removeprefix(OLD) in events.columns
+    ]
+
+
+def _refuse_odd_columns(events: DataFrame, keys: list[str]) -> None:
+    wanted = [*keys, *(OLD + key for key in keys), "_op", "_seq", "_event_id"]
+    problems = [f"has no column {name}" for name in wanted if name not in events.columns]
+    if not keys:
+        problems.append(f"has no column {OLD}<key> beside a column <key>: no key can change")
+    if "_event_id" in events.columns and events.schema["_event_id"].dataType != LongType():
+        problems.append("has an _event_id that is no bigint")
+    if problems:
+        raise ValueError(f"The frame of events {', and '.join(problems)}.")
+
+
+def _quoted(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _is_move(keys: list[str]) -> Column:
+    """Whether an event's row had another key before it."""
+    same = F.lit(True)
+    for key in keys:
+        same = same & _quoted(key).eqNullSafe(_quoted(OLD + key))
+    return F.col("_op").isin("I", "U") & _quoted(OLD + keys[0]).isNotNull() & ~same
+
+
+def _narrow(frame: DataFrame, keys: list[str]) -> list[Column]:
+    """What cutting needs of an event: keys, operation, place in the order, transaction."""
+    first = F.col("_seq")
+    if isinstance(sequence := frame.schema["_seq"].dataType, StructType):
+        first = first.getField(sequence.names[0])
+    transaction = F.xxhash64(first)
+    if "_ts" in frame.columns:
+        transaction = F.xxhash64("_ts", F.when(F.col("_ts").isNull(), first))
+    return [
+        *(_quoted(name) for key in keys for name in (key, OLD + key)),
+        F.col("_op"),
+        F.col("_seq"),
+        F.col("_event_id"),
+        transaction.alias("_transaction"),
+    ]
+
+
+def _new_events(events: DataFrame, known: DataFrame | None, read_to: int | None) -> DataFrame:
+    """Events that arrived since the last run, each once, without those that are known."""
+    if read_to is not None:
+        events = events.where(f"_arrived is null or _arrived > {read_to}")
+    if "_arrived" in events.columns:
+        first = Window.partitionBy("_event_id").orderBy("_arrived")
+        new = (
+            events.withColumn("_copy", F.row_number().over(first)).where("_copy = 1").drop("_copy")
+        )
+    else:
+        new = events.dropDuplicates(["_event_id"])
+    if known is None:
+        return new
+    new = new.localCheckpoint()
+    count = new.count()
+    if count == 0:
+        return new
+    again = known.select("_event_id").join(
+        _hint(new.select(F.col("_event_id").alias("_new")), count),
+        F.col("_event_id") == F.col("_new"),
+        "left_semi",
+    )
+    return new.join(again, "_event_id", "left_anti")
+
+
+def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: bool) -> DataFrame:
+    """Known events that the new ones may give other labels.
+
+    These are the events of entities that were at a key which the new events touch: only there can a
+    chain break or grow.
+
+    Returns:
+        Their labels and segments so far; `_at_key` and `_at_old`, whether the key is cut anew;
+        `_follows` and `_ended_follows`, whether all of the entity is here: it is labelled anew.
+    """
+    stored = known.select(*_narrow(known, keys), *LABELS, *SEGMENTS, "_former_entity_ids")
+    stored = stored.where("_op <> 'T'")
+    if everything:
+        flags = ("_at_key", "_at_old", "_follows", "_ended_follows")
+        return stored.withColumns({flag: F.lit(True) for flag in flags})
+
+    old_keys = [OLD + key for key in keys]
+    touched = (
+        new.select(*(_quoted(key).alias(f"_touched_{i}") for i, key in enumerate(keys)))
+        .union(new.where(_is_move(keys)).select(*map(_quoted, old_keys)))
+        .distinct()
+        .localCheckpoint()
+    )
+    touched = _hint(touched, touched.count())
+
+    def touches(names: list[str]) -> Column:
+        condition = F.lit(True)
+        for i, name in enumerate(names):
+            condition = condition & _quoted(name).eqNullSafe(F.col(f"_touched_{i}"))
+        return condition
+
+    entities = (
+        stored.join(touched, touches(keys), "left_semi")
+        .select("_entity_id")
+        .union(
+            stored.where(_is_move(keys))
+            .join(touched, touches(old_keys), "left_semi")
+            .select("_entity_id")
+        )
+        .select(F.col("_entity_id").alias("_followed"))
+        .distinct()
+        .localCheckpoint()
+    )
+    entities = _hint(entities, entities.count())
+    own, ended = (F.col(name) == F.col("_followed") for name in LABELS)
+    loaded = (
+        stored.join(entities, own, "left_semi")
+        .withColumn("_follows", F.lit(True))
+        .union(
+            # Rare: events that took a key from one of these entities.
+            stored.where("_ended_entity_id is not null")
+            .join(entities, ended, "left_semi")
+            .join(entities, own, "left_anti")
+            .withColumn("_follows", F.lit(False))
+        )
+    )
+    for flag, condition, side in [
+        ("_ended_follows", ended, entities),
+        ("_at_key", touches(keys), touched),
+        ("_at_old", touches(old_keys), touched),
+    ]:
+        loaded = (
+            loaded.join(side.withColumn(flag, F.lit(True)), condition, "left")
+            .drop(*side.columns)
+            .withColumn(flag, F.col(flag).isNotNull())
+        )
+    return loaded
+
+
+def _marks(events: DataFrame, keys: list[str], truncates: DataFrame | None) -> DataFrame:
+    """What the events do, key by key; a move stands at both of its keys."""
+    kind = (
+        F.when(F.col("_op") == "T", TRUNCATE)
+        .when(F.col("_op") == "D", END)
+        .when(_is_move(keys), ARRIVAL)
+        .otherwise(UPSERT)
+    )
+    kinds = F.array(
+        F.when(F.col("_at_key"), kind), F.when(F.col("_at_old") & _is_move(keys), F.lit(LEAVE))
+    )
+    marks = events.withColumn("_kind", F.explode(F.array_compact(kinds)))
+    boundary = F.struct("_seq", "_event_id")
+    if truncates is None:
+        epoch = F.when(F.lit(False), boundary)
+    else:
+        marks = marks.crossJoin(
+            F.broadcast(truncates.agg(F.collect_list(boundary).alias("_truncates")))
+        )
+        epoch = F.array_max(
+            F.filter("_truncates", lambda truncate: truncate["_seq"] < F.col("_seq"))
+        )
+    leaves = F.col("_kind") == LEAVE
+    return marks.select(
+        *(F.when(leaves, _quoted(OLD + key)).otherwise(_quoted(key)).alias(key) for key in keys),
+        epoch.alias("_epoch"),
+        boundary.alias("_place"),
+        F.col("_kind").isin(END, LEAVE).alias("_is_end"),
+        "_kind",
+        "_transaction",
+    )
+
+
+def _segments(marks: DataFrame, keys: list[str], any_moves: bool) -> DataFrame:
+    """Cuts the events of each key into segments.
+
+    Between two truncates, a segment begins after each end; a window finds the last one. Only where
+    a row arrives at a key that is not free, there is a queue to be kept, in Python.
+
+    Returns:
+        `_event_id`, `_part`, `_segment_id`: what the segment is to the event.
+    """
+    group = [*map(_quoted, keys), F.col("_epoch")]
+    order = [F.col("_place._seq"), F.col("_is_end"), F.col("_place._event_id")]
+    by_order = Window.partitionBy(*group).orderBy(*order)
+    last_end = F.last(F.when(F.col("_is_end"), F.col("_place")), ignorenulls=True).over(
+        by_order.rowsBetween(Window.unboundedPreceding, -1)
+    )
+
+    def segment_id(boundary: Column) -> Column:
+        # As text that depends neither on the session's time zone nor on its formats.
+        options = {
+            "timeZone": "UTC",
+            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+            "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+        }
+        identity = F.struct(*map(_quoted, keys), boundary.alias("_begins_after"))
+        return F.md5(F.to_json(identity, options))
+
+    part = F.when(F.col("_kind") == LEAVE, LEFT).otherwise(OWN)
+    ordinary = [
+        F.col("_place._event_id").alias("_event_id"),
+        part.alias("_part"),
+        F.when(F.col("_kind") != TRUNCATE, segment_id(F.coalesce("_last_end", "_epoch"))).alias(
+            "_segment_id"
+        ),
+    ]
+    marks = marks.withColumn("_last_end", last_end)
+    if not any_moves:
+        return marks.select(*ordinary)
+
+    displaces = (F.col("_kind") == ARRIVAL) & ~F.lag("_is_end", 1, True).over(by_order)
+    marks = (
+        marks.withColumns(
+            {"_displaces": displaces, "_is_first": F.row_number().over(by_order) == 1}
+        )
+        .withColumn("_is_crowded", F.max("_displaces").over(Window.partitionBy(*group)))
+        .drop("_displaces")
+        .localCheckpoint()
+    )
+    parts = marks.where("not _is_crowded").select(*ordinary)
+    crowded = marks.where("_is_crowded")
+    if crowded.isEmpty():
+        return parts
+    queued = (
+        crowded.repartition(*group)
+        .sortWithinPartitions(*group, *order)
+        .select(
+            "_is_first",
+            "_place._event_id",
+            "_kind",
+            "_transaction",
+            segment_id(F.col("_epoch")).alias("_first_id"),
+            segment_id(F.col("_place")).alias("_next_id"),
+        )
+        .mapInArrow(_cut_batches, "_event_id bigint, _part int, _segment_id string")
+    )
+    return parts.union(queued)
+
+
+def cut_crowded_keys(
+    marks: Iterable[tuple[bool, int, int, int, str, str]],
+) -> Iterator[tuple[int, int, str]]:
+    """Cuts keys at which rows arrive before the row there has left, as in `set id = id + 1`.
+
+    The row there waits: the next end at the key in this transaction is its own, and where several
+    wait, that of the first. What still waits when the transaction ends was ended by the row that
+    took its key.
+
+    Args:
+        marks: In order, key after key: whether the key begins, event, kind, transaction, id of the
+            key's first segment, id of the segment that the event may begin.
+
+    Yields:
+        Event, what the segment is to it, segment.
+    """
+    waiting: deque[tuple[str, int]] = deque()
+    current, is_free, transaction = "", True, None
+    for is_first, event, kind, mark_transaction, first_id, next_id in marks:
+        if is_first or mark_transaction != transaction:
+            for segment, taker in waiting:
+                yield taker, ENDED, segment
+            waiting.clear()
+            transaction = mark_transaction
+        if is_first:
+            current, is_free = first_id, True
+        if kind in (END, LEAVE):
+            part = LEFT if kind == LEAVE else OWN
+            if waiting:
+                yield event, part, waiting.popleft()[0]
+            else:
+                yield event, part, current
+                current, is_free = next_id, True
+            continue
+        if kind == ARRIVAL and not is_free:
+            waiting.append((current, event))
+            current = next_id
+        is_free = False
+        yield event, OWN, current
+    for segment, taker in waiting:
+        yield taker, ENDED, segment
+
+
+def _cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = (
+        row
+        for batch in batches
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
+    parts = cut_crowded_keys(rows)
+    names = ["_event_id", "_part", "_segment_id"]
+    types = [pa.int64(), pa.int32(), pa.string()]
+    while chunk := list(islice(parts, ROWS_A_CHUNK)):
+        columns = zip(*chunk, strict=True)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _kept_segments(loaded: DataFrame) -> DataFrame:
+    """Segments of known events at keys that are not cut anew; `_kept` is a label that stays."""
+    parts = F.array(
+        F.when(
+            ~F.col("_at_key"),
+            F.struct(
+                F.lit(OWN).alias("_part"),
+                F.col("_segment_id"),
+                F.when(~F.col("_follows"), F.col("_entity_id")).alias("_kept"),
+            ),
+        ),
+        F.when(
+            ~F.col("_at_old") & F.col("_follows") & F.col("_left_segment_id").isNotNull(),
+            F.struct(
+                F.lit(LEFT).alias("_part"),
+                F.col("_left_segment_id").alias("_segment_id"),
+                F.lit(None).cast("string").alias("_kept"),
+            ),
+        ),
+        F.when(
+            ~F.col("_at_key") & F.col("_ended_segment_id").isNotNull(),
+            F.struct(
+                F.lit(ENDED).alias("_part"),
+                F.col("_ended_segment_id").alias("_segment_id"),
+                F.when(~F.col("_ended_follows"), F.col("_ended_entity_id")).alias("_kept"),
+            ),
+        ),
+    )
+    return loaded.select("_event_id", F.explode(F.array_compact(parts)).alias("_kept_part")).select(
+        "_event_id", "_kept_part.*"
+    )
+
+
+def _by_event(parts: DataFrame) -> DataFrame:
+    """One row an event, with its segments."""
+    kept = F.col("_kept") if "_kept" in parts.columns else F.lit(None).cast("string")
+
+    def of(part: int, value: Column) -> Column:
+        return F.max(F.when(F.col("_part") == part, value))
+
+    return parts.groupBy("_event_id").agg(
+        *(of(part, F.col("_segment_id")).alias(name) for part, name in enumerate(SEGMENTS)),
+        of(OWN, kept).alias("_kept_own"),
+        of(ENDED, kept).alias("_kept_ended"),
+    )
+
+
+def _labels(found: DataFrame) -> DataFrame:
+    """Follows the links to the first segment of each entity, whose id is the entity's."""
+    links = found.where("_left_segment_id is not null").select(
+        F.col("_segment_id").alias("_linked"), F.col("_left_segment_id").alias("_parent")
+    )
+    count, any_ended = found.agg(
+        F.count("_left_segment_id"), F.count("_ended_segment_id")
+    ).collect()[0]
+    found = found.withColumns(
+        {
+            "_entity_id": F.coalesce("_kept_own", "_segment_id"),
+            "_ended_entity_id": F.coalesce("_kept_ended", "_ended_segment_id"),
+        }
+    ).drop("_kept_own", "_kept_ended")
+    if count == 0:
+        return found
+    roots = _hint(find_entities(links, count), count)
+    found = (
+        found.join(roots, F.col("_segment_id") == F.col("_linked"), "left")
+        .withColumn("_entity_id", F.coalesce("_entity", "_entity_id"))
+        .drop(*roots.columns)
+    )
+    if any_ended == 0:
+        return found
+    # Apart, since a join on a column that is mostly NULL puts most rows into one task.
+    ended = found.where("_ended_segment_id is not null")
+    ended = (
+        ended.join(roots, F.col("_ended_segment_id") == F.col("_linked"), "left")
+        .withColumn("_ended_entity_id", F.coalesce("_entity", "_ended_entity_id"))
+        .drop(*roots.columns)
+    )
+    return found.where("_ended_segment_id is null").unionByName(ended)
+
+
+def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK) -> DataFrame:
+    """Finds the first segment of the chain that each linked segment is in, by pointer doubling.
+
+    Args:
+        links: `_linked`, a segment, and `_parent`, the one it follows; each once at most.
+        count: How many.
+        links_a_task: Up to how many one task does.
+
+    Returns:
+        `_linked`, `_entity`: the first segment, or the smallest one in a circle.
+    """
+    if count <= links_a_task:
+        return links.repartition(1).mapInArrow(_follow_batches, "_linked string, _entity string")
+    state = links.select(
+        "_linked", F.col("_parent").alias("_at"), F.least("_linked", "_parent").alias("_smallest")
+    )
+    for _ in range(count.bit_length()):
+        ahead = state.select(
+            F.col("_linked").alias("_at"),
+            F.col("_at").alias("_further"),
+            F.col("_smallest").alias("_smaller"),
+        )
+        # Cut off from its past, or each round would plan all rounds before it.
+        state = (
+            state.join(ahead, "_at", "left")
+            .select(
+                "_linked",
+                F.coalesce("_further", "_at").alias("_at"),
+                F.least("_smallest", "_smaller").alias("_smallest"),
+                F.col("_further").isNotNull().alias("_is_open"),
+            )
+            .localCheckpoint()
+        )
+        if state.where("_is_open").isEmpty():
+            break
+    # What is open after so many rounds never comes to an end.
+    return state.select(
+        "_linked",
+        F.when(F.col("_is_open"), F.col("_smallest")).otherwise(F.col("_at")).alias("_entity"),
+    )
+
+
+def follow_links(linked: pa.Array, parents: pa.Array) -> tuple[pa.Array, int]:
+    """Does in memory what `find_entities` does.
+
+    Args:
+        linked: Segments.
+        parents: The segment that each follows.
+
+    Returns:
+        Entity of each, and in how many rounds it was found.
+    """
+    index = pc.index_in(parents, value_set=linked)  # type: ignore[attr-defined]
+    is_top = np.asarray(index.is_null())  # its parent follows none
+    step = np.where(is_top, np.arange(len(linked)), np.asarray(index.fill_null(-1)))
+    at, rounds = step, 0
+    while rounds < len(linked).bit_length() and not is_top[at].all():
+        at, rounds = at[at], rounds + 1
+    circles = np.flatnonzero(~is_top[at])
+    if len(circles):
+        names = linked.take(pa.array(circles)).to_pylist()
+        _, by_rank, smallest = np.unique(names, return_index=True, return_inverse=True)
+        place = np.searchsorted(circles, step[circles])
+        for _ in range(len(circles).bit_length()):
+            smallest, place = np.minimum(smallest, smallest[place]), place[place]
+        at[circles] = len(linked) + circles[by_rank[smallest]]
+    return pa.concat_arrays([parents, linked]).take(pa.array(at)), rounds
+
+
+def _follow_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    links = pa.Table.from_batches(list(batches)).combine_chunks()
+    if not links.num_rows:
+        return
+    linked, parents = (links.column(i).chunk(0) for i in range(2))
+    entities, _ = follow_links(linked, parents)
+    found = pa.Table.from_arrays([linked, entities], ["_linked", "_entity"])
+    yield from found.to_batches(max_chunksize=ROWS_A_CHUNK)
+
+
+def _changed(loaded: DataFrame, labels: DataFrame) -> DataFrame:
+    """Labels of the known events that got another label or segment."""
+    names = [*LABELS, *SEGMENTS]
+    before = loaded.select(
+        "_event_id", *(F.col(name).alias(f"_past{name}") for name in names), "_former_entity_ids"
+    )
+    is_same = F.lit(True)
+    for name in names:
+        is_same = is_same & F.col(name).eqNullSafe(F.col(f"_past{name}"))
+    past = F.concat("_former_entity_ids", F.array(*(f"_past{name}" for name in LABELS)))
+    former = F.array_except(F.array_compact(past), F.array(*LABELS))
+    return (
+        labels.join(before, "_event_id")
+        .where(~is_same)
+        .select("_event_id", *names, former.alias("_former_entity_ids"))
+    )
+
+
+def _as_output(events: DataFrame, labels: DataFrame, run: int) -> DataFrame:
+    """Events with their labels, as they are stored."""
+    return events.join(labels, "_event_id").select(
+        *map(_quoted, events.columns),
+        *LABELS,
+        "_former_entity_ids",
+        *SEGMENTS,
+        F.lit(run).cast("bigint").alias("_resolved"),
+    )
+
+
+def _never_labelled(labels: DataFrame) -> DataFrame:
+    return labels.withColumn("_former_entity_ids", F.array().cast("array<string>"))
+
+
+def _hint(frame: DataFrame, count: int) -> DataFrame:
+    return F.broadcast(frame) if count <= SMALL else frame
