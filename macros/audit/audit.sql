@@ -2,7 +2,7 @@
     One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`.
     Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
     be wrong. Records that are no change of a row (heartbeats, messages, borders of transactions, DDL) are counted beside it. A table
-    without a history remembers what its rows need; the other events are superseded.
+    without a history, or with a compacted one, remembers what its rows need; the other events are superseded.
 -#}
 {% macro audit(history, current) -%}
     {{ return(adapter.dispatch("audit", "cdc")(history, current)) }}
@@ -16,12 +16,16 @@
     {%- set d = cdc._upstream_declaration(cdc._node_of(history)) -%}
     {%- set beside = history.incorporate(path={"identifier": history.identifier ~ "_tombstones"}) -%}
     {%- set tombstones = d.history and load_relation(beside) -%}
+    {%- set forgets = not d.history or "cdc.compacted" in cdc._table_properties(history) -%}
+    {#- Ends of what nobody saw are noted by the first run that finds some. Until then there is nothing to compare them with. -#}
+    {%- set kept_ops = "'I', 'U', 'D', 'T'" if not d.history else "'I', 'U', 'D'" if tombstones else "'I', 'U'" -%}
 with {{ cdc._decoded_events(d, d.relation) }},
 
 source_counts as (
     select
         count(*) as events_read,
         count(distinct if(_reason is null, _event_id, null)) as events_distinct,
+        count(distinct if(_reason is null and _op in ('D', 'T'), _event_id, null)) as ends_distinct,
         count_if(_reason is not null) as events_quarantined
     from identified_events
 ),
@@ -32,7 +36,7 @@ control_counts as (
 ),
 
 remembered_events as (
-    select explode(filter(_events, event -> event._op in ('I', 'U', 'D'{{ ", 'T'" if not d.history }}))._event_id) as _event_id
+    select explode(filter(_events, event -> event._op in ({{ kept_ops }}))._event_id) as _event_id
     from {{ history if d.history else current }}
     {%- if tombstones %}
     union all
@@ -43,7 +47,7 @@ remembered_events as (
 ),
 
 applied_counts as (
-    select count(distinct _event_id) as events_applied
+    select count(distinct _event_id) as events_remembered
     from remembered_events
 ),
 
@@ -56,9 +60,9 @@ row_counts as (
 select
     {{ cdc._literal(d.table.split('.')[1]) }} as table_name,
     events_read,
-    events_applied,
+    events_remembered{{ " + ends_distinct" if "'D'" not in kept_ops }} as events_applied,
     events_read - events_distinct - events_quarantined as events_duplicate,
-    {{ "cast(0 as bigint)" if d.history else "events_distinct - events_applied" }} as events_superseded,
+    {{ "events_distinct - events_remembered" if forgets else "cast(0 as bigint)" }} as events_superseded,
     events_quarantined,
     events_left_out,
     rows_now,

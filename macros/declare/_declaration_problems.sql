@@ -6,7 +6,7 @@
     {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
-        "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "on_bad_event", "payload", "where",
+        "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "key_changes", "on_bad_event", "payload", "where",
         "landed", "arrival", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
@@ -66,7 +66,7 @@
         {%- do problems.append(at ~ "neither `operation` nor `apply_as_deletes`. Name the flag column, or the condition that marks"
             ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}
     {%- endif -%}
-    {%- for option in ["history", "insert_only", "landed"] if d[option] is not boolean -%}
+    {%- for option in ["history", "insert_only", "key_changes", "landed"] if d[option] is not boolean -%}
         {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. It is true or false.") -%}
     {%- endfor -%}
     {%- if d.batch_order and not d.arrival -%}
@@ -74,6 +74,17 @@
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}
+    {%- endif -%}
+    {%- if d.key_changes is sameas true -%}
+        {%- for option, clash, why in [
+            ("keys: []", d.keyless, "a row without a key has none that changes"),
+            ("history: false", not d.history, "the history is what follows a row through its keys"),
+            ("insert_only", d.insert_only, "rows that are only inserted keep their key"),
+            ("batch_order", d.batch_order, "the history reads the resolver's runs, not the source's batches"),
+            ("format: " ~ d.format, d.traits.columns, "it carries no old key"),
+        ] if clash -%}
+            {%- do problems.append(at ~ "`key_changes` together with `" ~ option ~ "`: " ~ why ~ ". Remove one of the two.") -%}
+        {%- endfor -%}
     {%- endif -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
         {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}

@@ -1,26 +1,26 @@
 {#-
-    The events between two arrivals as the fold wants them: an event that moves its row to another key also ends the old key,
-    as M. Truncates carry no key.
+    The events between two arrivals as the fold wants them: an event that ends the row of another key, too, does so as M. Truncates carry
+    no key.
 -#}
 {% macro _new_events(t, events_sql, since=none, until=none) -%}
 with arrived_events as (
     select
         *,
-        {%- if t.moves %}
-        explode(if({{ cdc._quoted("_old_" ~ t.key_columns[0]) }} is null, array(false), array(false, true))) as _is_move
+        {%- if t.ended %}
+        explode(if({{ cdc._quoted(t.ended[t.key_columns[0]]) }} is null, array(false), array(false, true))) as _is_move
         {%- else %}
         false as _is_move
         {%- endif %}
     from ({{ events_sql }}) as source_events
     where
-        {{ "_arrived > " ~ since if since is not none else "true" }}
-        {{ "and _arrived <= " ~ until if until is not none }}
+        {{ t.arrival ~ " > " ~ since if since is not none else "true" }}
+        {{ "and " ~ t.arrival ~ " <= " ~ until if until is not none }}
 )
 
 select
     {%- for key in t.key_columns %}
     {%- set name = cdc._quoted(key) %}
-    {{ "if(_is_move, " ~ cdc._quoted("_old_" ~ key) ~ ", " ~ name ~ ") as " ~ name if t.moves else name }},
+    {{ "if(_is_move, " ~ cdc._quoted(t.ended[key]) ~ ", " ~ name ~ ") as " ~ name if t.ended else name }},
     {%- endfor %}
     {{ cdc._column_list(t.value_columns) }}{{ "," if t.value_columns }}
     if(_is_move, 'M', _op) as _op,
@@ -29,6 +29,10 @@ select
     _ts,
     {%- endif %}
     _event_id,
+    {%- if t.follows %}
+    _former_entity_ids,
+    _resolved,
+    {%- endif %}
     _unset
 from arrived_events
 {%- endmacro %}

@@ -3,7 +3,8 @@
 
     Reads the CTEs `events` (all that is known of the keys, a moved key's end as M) and `truncates` (positions); gives a
     chain of CTEs, each read once, that ends in `versions`: one row a version, and one row without dbt_scd_id for each key
-    that has ends only. `_events` holds what a later run needs to fold the key again.
+    that has ends only. `_events` holds what a later run needs to fold the key again. After a compaction it can begin with B, where a life
+    began whose first versions are gone: no value, only a birth.
       t.key_columns, t.value_columns   lists of columns
       t.tracked                        columns whose change begins a version
       t.time                           column of valid_from and valid_to: _ts, or _seq where no event time is declared
@@ -13,6 +14,7 @@
     {%- set keys = cdc._column_list(t.key_columns) -%}
     {%- set times = "_ts, " if t.time == "_ts" else "" -%}
     {%- set event_order = "partition by " ~ keys ~ " order by _seq, _is_end, _event_id, _op" ~ (", _is_new" if t.counted) -%}
+    {%- set version_order = "partition by " ~ keys ~ " order by _version" -%}
     {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
 truncate_positions as (
     select collect_list(struct(_seq, {{ times }}_event_id)) as _positions
@@ -24,7 +26,7 @@ truncated_events as (
     select
         events.*,
         case
-            when _op in ('I', 'U')
+            when _op in ('I', 'U', 'B')
                 then array_min(filter(_positions, truncate -> truncate._seq >= events._seq))
         end as _truncate
     from events
@@ -54,7 +56,7 @@ timed_events as (
         {%- if t.counted %}
         _is_new and not _is_truncate as _is_new,
         {%- endif %}
-        _is_truncate or _op not in ('I', 'U') as _is_end
+        _is_truncate or _op not in ('I', 'U', 'B') as _is_end
     from closed_events
 ),
 
@@ -81,7 +83,7 @@ ordered_events as (
         ) as _is_tied,
         {%- endif %}
         not _is_end and coalesce(lag(_is_end) over ({{ event_order }}), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end) over ({{ event_order }}), true) as _is_close
+        _is_end and not coalesce(lag(_is_end or _op = 'B') over ({{ event_order }}), true) as _is_close
     from repeated_events
     where not _is_repeated
 ),
@@ -100,15 +102,17 @@ resolved_events as (
         ) over ({{ event_order }}).v as {{ name }},
         {%- endfor %}
         last_value(if(_is_birth, {{ t.time }}, null), true) over ({{ event_order }}) as _created,
-        _op
+        _op,
+        not _is_end and _op <> 'B' as _is_image,
+        _is_birth or coalesce(lag(_op) over ({{ event_order }}) = 'B', false) as _is_first
     from ordered_events
 ),
 
 compared_events as (
     select
         *,
-        not _is_end and (_is_birth or not {{ cdc._unchanged(t.tracked, event_order) }}) as _is_start,
-        not _is_end and (_is_birth or not {{ cdc._unchanged(t.value_columns, event_order) }}) as _is_change
+        _is_image and (_is_first or not {{ cdc._unchanged(t.tracked, event_order) }}) as _is_start,
+        _is_image and (_is_first or not {{ cdc._unchanged(t.value_columns, event_order) }}) as _is_change
     from resolved_events
 ),
 
@@ -124,21 +128,21 @@ grouped_events as (
     select
         {{ keys }},
         greatest(_version, 1) as _version,
-        min_by(_seq, _ordinal) filter (where not _is_end) as _seq,
-        min_by({{ t.time }}, _ordinal) filter (where not _is_end) as _from,
-        min_by(_event_id, _ordinal) filter (where not _is_end) as _first_event_id,
+        min_by(_seq, _ordinal) filter (where _is_image) as _seq,
+        min_by({{ t.time }}, _ordinal) filter (where _is_image) as _from,
+        min_by(_event_id, _ordinal) filter (where _is_image) as _first_event_id,
         min_by(struct(_seq, {{ t.time }} as _at), _ordinal) filter (where _is_close) as _close,
         max_by(struct(_seq, {{ t.time }} as _at), _ordinal) filter (where _is_change) as _change,
-        min_by(_created, _ordinal) filter (where not _is_end) as _created,
+        min_by(_created, _ordinal) filter (where _is_image) as _created,
         {%- if t.value_columns %}
-        max_by(struct({{ cdc._column_list(t.value_columns) }}), _ordinal) filter (where not _is_end) as _values,
+        max_by(struct({{ cdc._column_list(t.value_columns) }}), _ordinal) filter (where _is_image) as _values,
         {%- endif %}
         {%- if t.counted %}
         struct(
             count_if(_is_new and _is_birth) as inserted,
             count_if(_is_new and _is_change and not _is_birth) as updated,
             count_if(_is_new and _op = 'D' and _is_close) as deleted,
-            count_if(_is_new and if(_op = 'D', not _is_close, not _is_end and not _is_change)) as unchanged,
+            count_if(_is_new and if(_op = 'D', not _is_close, _is_image and not _is_change)) as unchanged,
             count_if(_is_late and _op <> 'M') as late,
             count_if(_is_tied and _op <> 'M') as tied
         ) as _effects,
@@ -164,17 +168,17 @@ versions as (
         _values.{{ cdc._quoted(column) }},
         {%- endfor %}
         _seq,
-        coalesce(_close._seq, lead(_seq) over (partition by {{ keys }} order by _version)) as _seq_end,
+        coalesce(_close._seq, lead(_seq) over ({{ version_order }})) as _seq_end,
         _created as _cdc_created_at,
         _change._seq as _cdc_seq,
-        _events,
+        {{ cdc._events_and_move(t, version_order) if t.follows else "_events" }},
         {%- if t.counted %}
         _effects,
         {%- endif %}
         if(_seq is null, null, md5(to_json(struct({{ keys }}, _seq, _first_event_id)))) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,
-        coalesce(_close._at, lead(_from) over (partition by {{ keys }} order by _version)) as dbt_valid_to
+        coalesce(_close._at, lead(_from) over ({{ version_order }})) as dbt_valid_to
     from grouped_events
 )
 {%- endmacro %}
@@ -187,6 +191,41 @@ versions as (
     {%- endif -%}
     {%- set row = "struct(" ~ cdc._column_list(columns) ~ ")" -%}
     {{ return("(" ~ row ~ " <=> lag(" ~ row ~ ") over (" ~ event_order ~ "))") }}
+{%- endmacro %}
+
+
+{#- The events of a version; where its row goes on under another key, they end with the move, for whoever reads by key. -#}
+{% macro _events_and_move(t, version_order) -%}
+    {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
+    {%- set same = [] -%}
+    {%- for key in t.follows -%}
+        {%- set name = "_values." ~ cdc._quoted(key) -%}
+        {%- do same.append(name ~ " <=> lead(" ~ name ~ ") over (" ~ version_order ~ ")") -%}
+    {%- endfor -%}
+if(
+            _close is not null or lead(_seq) over ({{ version_order }}) is null or ({{ same | join(" and ") }}),
+            _events,
+            concat(_events, array(struct(
+                lead(_seq) over ({{ version_order }}) as _seq,
+                'M' as _op,
+                cast(0 as bigint) as _event_id,
+                {{ "lead(_from) over (" ~ version_order ~ ") as _ts," if t.time == "_ts" }}
+                cast(array() as array<string>) as _unset
+                {%- if untracked %},
+                {{ cdc._no_image(t, untracked) }} as _image
+                {%- endif %}
+            )))
+        ) as _events
+{%- endmacro %}
+
+
+{#- What an event that is no image of a row keeps of the columns that a version does not. -#}
+{% macro _no_image(t, columns) -%}
+    {%- set fields = [] -%}
+    {%- for column in columns -%}
+        {%- do fields.append(cdc._quoted(column) ~ ": " ~ t.types[column]) -%}
+    {%- endfor -%}
+    {{ return("cast(null as struct<" ~ (fields | join(", ")) ~ ">)") }}
 {%- endmacro %}
 
 

@@ -25,6 +25,11 @@
         "unique_key": t.key_columns,
     }) -%}
     {%- do cdc._find_position(t, node.compiled_code, stamp) -%}
+    {#- Keys that were resolved anew from the beginning: nothing tells what the old labels became. -#}
+    {%- if t.follows and t.read_from is not none and not t.nothing_new -%}
+        {%- set first = run_query("select min(_resolved) from (" ~ node.compiled_code ~ ") as resolved_events").rows[0][0] -%}
+        {%- do t.update({"rebuild": rebuild or first > t.read_from}) -%}
+    {%- endif -%}
     {%- if not target_exists -%}
         {%- do cdc._record_first_build(t, node) -%}
     {%- elif not t.nothing_new -%}
@@ -71,7 +76,9 @@
         {%- do types.update({row[0]: row[1]}) -%}
     {%- endfor -%}
     {%- set keys = cdc._as_list(node.config.unique_key) -%}
-    {%- set canonical = ["_op", "_seq", "_ts", "_event_id", "_unset", "_arrived"] -%}
+    {%- set labels = ["_entity_id", "_ended_entity_id", "_former_entity_ids", "_segment_id", "_left_segment_id", "_ended_segment_id",
+        "_resolved"] -%}
+    {%- set canonical = ["_op", "_seq", "_ts", "_event_id", "_unset", "_arrived"] + labels -%}
     {%- for key in keys -%}
         {%- do canonical.append("_old_" ~ key) -%}
     {%- endfor -%}
@@ -95,29 +102,50 @@
         {%- do problems.append(node.name ~ ": unique_key " ~ (keys | join(", ")) ~ " is not the declared key of "
             ~ declaration.table ~ ", " ~ (declaration.key_columns | join(", ")) ~ ". Make both the same.") -%}
     {%- endif -%}
+    {%- set follows = "_entity_id" in types -%}
+    {%- if declaration and declaration.key_changes != follows -%}
+        {%- do problems.append(node.name ~ ": " ~ declaration.table ~ " declares `key_changes: " ~ declaration.key_changes | string | lower
+            ~ "`, and the relation has " ~ ("an" if follows else "no") ~ " `_entity_id`. Where keys change, snapshot a Python model"
+            ~ " whose body is `resolve_keys(dbt, session, dbt.ref(...))`, else the staging model itself.") -%}
+    {%- endif -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
     {%- endif -%}
 
+    {#- A row that is followed through its keys is folded by its entity; the keys are values of it like others. -#}
     {{ return({
-        "key_columns": keys,
-        "value_columns": values,
-        "tracked": tracked or values,
+        "key_columns": ["_entity_id"] if follows else keys,
+        "value_columns": keys + values if follows else values,
+        "tracked": keys + (tracked or values) if follows else tracked or values,
         "types": types,
         "time": "_ts" if "_ts" in types else "_seq",
-        "moves": ("_old_" ~ keys[0]) in types,
-        "arrives": "_arrived" in types,
+        "follows": keys if follows else [],
+        "ended": {"_entity_id": "_ended_entity_id"} if follows else cdc._old_keys(keys, types),
+        "arrival": "_resolved" if follows else "_arrived",
+        "events_sql": events_sql,
         "declaration": declaration,
     }) }}
 {%- endmacro %}
 
 
+{#- For each key column, the one that holds the key which an event ended; none where no event ends another key's row. -#}
+{% macro _old_keys(keys, types) -%}
+    {%- set old = {} -%}
+    {%- for key in keys if "_old_" ~ key in types -%}
+        {%- do old.update({key: "_old_" ~ key}) -%}
+    {%- endfor -%}
+    {{ return(old) }}
+{%- endmacro %}
+
+
 {#- The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. -#}
 {% macro _last_arrival(t, events_sql) -%}
-    {%- if t.declaration and t.declaration.arrival -%}
+    {%- if t.follows -%}
+        {%- set asked = "select max(_resolved) from (" ~ events_sql ~ ") as resolved_events" -%}
+    {%- elif t.declaration and t.declaration.arrival -%}
         {%- set asked = "select max(" ~ t.declaration.arrival ~ ") from " ~ t.declaration.relation
             ~ (" where " ~ t.declaration.where if t.declaration.where else "") -%}
-    {%- elif t.arrives and not t.declaration -%}
+    {%- elif "_arrived" in t.types and not t.declaration -%}
         {%- set asked = "select max(_arrived) from (" ~ events_sql ~ ") as arrivals" -%}
     {%- else -%}
         {{ return(none) }}
@@ -137,7 +165,7 @@ select
 from identified_events
 where
     _reason is not null
-    {%- if t.read_from is not none %}
+    {%- if t.read_from is not none and not t.follows %}
     and _arrived > {{ t.read_from }}
     {%- endif %}
 limit 5

@@ -53,6 +53,11 @@ with touched_keys as (
     select {{ cdc._column_list(t.key_columns) }}
     from {{ t.steps.events.view }}
     where _op <> 'T'
+    {%- if t.follows %}
+    union
+    select explode(_former_entity_ids)
+    from {{ t.steps.events.view }}
+    {%- endif %}
     {%- if t.truncates %}
     union
     select {{ cdc._column_list(t.key_columns, "history") }}
@@ -74,7 +79,8 @@ left semi join touched_keys on {{ cdc._same(t.key_columns, "history", "touched_k
 
 {#-
     The touched keys unfolded into the events that made them, joined by the new ones and folded again: only versions that came
-    out different are changes. A tombstone row carries the ends of a key without versions, or a truncate.
+    out different are changes. A tombstone row carries the ends of a key without versions, or a truncate. Where rows are followed
+    through their keys, the resolver's table holds all events, and they are read there: some may have changed their row.
 -#}
 {% macro _changed_versions(t) -%}
     {%- set keys = cdc._column_list(t.key_columns) -%}
@@ -102,14 +108,34 @@ truncates as (
 ),
 
 new_events as (
+    {%- if t.follows %}
+    with touched_entities as (
+        select _entity_id
+        from {{ t.steps.events.view }}
+        union
+        select explode(_former_entity_ids)
+        from {{ t.steps.events.view }}
+        union
+        select _entity_id
+        from known_versions
+    )
+
+    select
+        events.* except (_former_entity_ids, _resolved),
+        _resolved > {{ t.read_from if t.read_from is not none else 0 }} and size(_former_entity_ids) = 0 as _is_new
+    from ({{ cdc._new_events(t, t.events_sql, until=t.read_to) }}) as events
+    left semi join touched_entities on events._entity_id = touched_entities._entity_id
+    where _op <> 'T'
+    {%- else %}
     select
         *,
         true as _is_new
     from {{ t.steps.events.view }}
     where _op <> 'T'
+    {%- endif %}
 ),
 
-{%- if not t.rebuild %}
+{%- if not (t.rebuild or t.follows) %}
 
 unfolded_versions as (
     select
@@ -135,7 +161,7 @@ known_events as (
 ),
 {%- endif %}
 
-{%- if t.has_tombstones and not t.rebuild %}
+{%- if t.has_tombstones and not (t.rebuild or t.follows) %}
 
 known_tombstones as (
     select
@@ -157,11 +183,11 @@ known_tombstones as (
 
 events as (
     select * from new_events
-    {%- if not t.rebuild %}
+    {%- if not (t.rebuild or t.follows) %}
     union all
     select * from known_events
     {%- endif %}
-    {%- if t.has_tombstones and not t.rebuild %}
+    {%- if t.has_tombstones and not (t.rebuild or t.follows) %}
     union all
     select * from known_tombstones
     {%- endif %}

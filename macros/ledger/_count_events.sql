@@ -11,9 +11,11 @@
 
 {#- Counts the new events. Raw rows that gave no event are decoded once more, to tell bad ones from those left out. -#}
 {% macro _count_events(t) -%}
-    {%- set d = t.declaration -%}
+    {#- The raw rows of a run are the resolver's to count, where there is one. -#}
+    {%- set d = none if t.follows else t.declaration -%}
+    {%- set counted = "_op <> 'M'" ~ (" and size(_former_entity_ids) = 0" if t.follows) -%}
     {%- set row = run_query(
-        "select count_if(_op <> 'M'), count_if(_op = 'T'), count(distinct if(_op = 'T', _event_id, null)), "
+        "select count_if(" ~ counted ~ "), count_if(_op = 'T'), count(distinct if(_op = 'T', _event_id, null)), "
         ~ (cdc._raw_count(t) if d else "null") ~ " from " ~ t.steps.events.view
     ).rows[0] -%}
     {%- set good = row[0] | int -%}
@@ -58,7 +60,7 @@
 
 {#- A first build folds all events in one statement: only what it reads is counted. -#}
 {% macro _record_first_build(t, node) -%}
-    {%- if t.declaration -%}
+    {%- if t.declaration and not t.follows -%}
         {%- do cdc._record(t, {"read": run_query("select " ~ cdc._raw_count(t)).rows[0][0], "watermark_after": t.read_to}) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -206,7 +206,7 @@ lives as (
             {{ "_ts," if time == "_ts" }}
             cast(array() as array<string>) as _unset
             {%- if t.value_columns %},
-            cast(null as struct<{{ cdc._struct_fields(t) }}>) as _image
+            {{ cdc._no_image(t, t.value_columns) }} as _image
             {%- endif %}
         )) as _events,
         {%- if t.counted %}
@@ -216,13 +216,4 @@ lives as (
     from truncate_ends
     where _seq is not null
 )
-{%- endmacro %}
-
-
-{% macro _struct_fields(t) -%}
-    {%- set fields = [] -%}
-    {%- for column in t.value_columns -%}
-        {%- do fields.append(cdc._quoted(column) ~ ": " ~ t.types[column]) -%}
-    {%- endfor -%}
-    {{ return(fields | join(", ")) }}
 {%- endmacro %}

@@ -145,7 +145,7 @@ last_versions as (
     from changed_versions
     where
         _seq_end is null
-        or exists(_events, event -> event._op not in ('I', 'U') and event._seq = _seq_end)
+        or exists(_events, event -> event._op in ('D', 'M', 'T') and event._seq = _seq_end)
 )
 
 select

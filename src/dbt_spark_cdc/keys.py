@@ -9,6 +9,7 @@ relabels only what the keys of new events are linked with.
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -81,7 +82,8 @@ def resolve(
     if known is not None:
         arrived = F.max("_arrived" if "_arrived" in events.columns else F.lit(None))
         read_to, last_run = known.agg(arrived, F.max("_resolved")).collect()[0]
-    run = (last_run or 0) + 1
+    # Grows, also when the table was made anew: who reads it by this number misses nothing.
+    run = max((last_run or 0) + 1, int(time.time()))
 
     new = _new_events(events, known, read_to).localCheckpoint()
     count, truncates, moves = new.agg(

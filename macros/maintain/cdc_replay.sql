@@ -1,0 +1,93 @@
+{#-
+    `dbt run-operation cdc_replay --args '{table: customers_history}'`: sets the watermark of a table back, so that the next build reads
+    events again that were quarantined when they arrived and are good now, for the declaration was mended. They take their place in the
+    order; events that were applied before stay as they are.
+-#}
+{% macro cdc_replay(table, since=none, dry_run=false) -%}
+    {{ return(adapter.dispatch("cdc_replay", "cdc")(table, since, dry_run)) }}
+{%- endmacro %}
+
+
+{% macro default__cdc_replay(table, since, dry_run) -%}
+    {%- set node = cdc._kept_node(table) -%}
+    {%- set d = cdc._upstream_declaration(node) -%}
+    {%- set relation = cdc._relation_of(node) -%}
+    {%- if d.key_changes -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ table ~ " reads events by way of the resolver, which does not go back. Resolve them anew, which changes the rows"
+            ~ " concerned only: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1]) ~ ", then dbt build."
+        ) -%}
+    {%- elif not d.arrival -%}
+        {%- do log("cdc: " ~ table ~ " reads all of " ~ d.table ~ " in every run, for it declares no `arrival`: nothing to set back", info=true) -%}
+        {{ return("") }}
+    {%- elif since is none and not d.history -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ table ~ " keeps no history and so cannot tell which events it never saw. Name the first arrival to read again,"
+            ~ " `since: <" ~ d.arrival ~ ">`."
+        ) -%}
+    {%- endif -%}
+    {%- set stamp = cdc._read_stamp(relation) -%}
+    {%- if stamp.get("read_to") is none -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ table ~ " has no watermark. Build it first: dbt build --select " ~ table) -%}
+    {%- endif -%}
+    {%- if since is none -%}
+        {%- set missed = run_query(cdc._missed_events(d, relation, stamp.read_to)).rows[0] -%}
+        {%- set first = missed[1] -%}
+        {%- do log("cdc: " ~ table ~ ": " ~ missed[0] ~ " good events were never applied", info=true) -%}
+    {%- else -%}
+        {%- set first = since | int -%}
+    {%- endif -%}
+    {%- if first is not none and first <= stamp.read_to and not dry_run -%}
+        {%- do stamp.update({"read_to": first - 1}) -%}
+        {%- do cdc._write_stamp(relation, stamp) -%}
+        {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.replayed' = " ~ cdc._literal(invocation_id) ~ ")") -%}
+        {%- do log("cdc: the next build of " ~ table ~ " reads again from " ~ d.arrival ~ " " ~ first, info=true) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{% macro _missed_events(d, history, read_to) -%}
+    {%- set beside = history.incorporate(path={"identifier": history.identifier ~ "_tombstones"}) -%}
+with {{ cdc._decoded_events(d, d.relation) }},
+
+known_events as (
+    select explode(_events._event_id) as _event_id
+    from {{ history }}
+    {%- if load_relation(beside) is not none %}
+    union all
+    select _event_id
+    from {{ beside }}
+    {%- endif %}
+)
+
+select
+    count(distinct identified_events._event_id),
+    min(identified_events._arrived)
+from identified_events
+left anti join known_events on identified_events._event_id = known_events._event_id
+where
+    identified_events._reason is null
+    and identified_events._arrived <= {{ read_to }}
+{%- endmacro %}
+
+
+{#- The snapshot or model of a name whose table this package keeps. -#}
+{% macro _kept_node(name) -%}
+    {%- set kept = [] -%}
+    {%- for node in graph.nodes.values() -%}
+        {%- if node.config.get("strategy") == "cdc.scd2" or "macro.cdc.current" in node.depends_on.macros -%}
+            {%- if node.name == name -%}
+                {{ return(node) }}
+            {%- endif -%}
+            {%- do kept.append(node.name) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: " ~ name ~ " is no table that this package keeps. They are: " ~ (kept | sort | join(", ")) ~ "."
+    ) -%}
+{%- endmacro %}
+
+
+{% macro _relation_of(node) -%}
+    {{ return(api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table")) }}
+{%- endmacro %}
