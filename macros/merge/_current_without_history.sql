@@ -15,6 +15,7 @@
     {%- endif -%}
     {%- if updates -%}
         {%- do cdc._refuse_drift(model, t, cdc._table_properties(this)) -%}
+        {%- do cdc._evolve_to(t, this, t.value_columns) -%}
     {%- endif -%}
     {%- set stamp = cdc._read_stamp(this) if updates else {} -%}
     {%- do cdc._find_position(t, source_sql, stamp) -%}

@@ -13,21 +13,33 @@
     {%- endif -%}
     {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
     {%- set updates = runs and is_incremental() -%}
-    {%- set seen = {"read": none, "now": none, "id": none} -%}
+    {%- set seen = {"read": none, "now": none, "id": none, "columns": none} -%}
     {%- if runs -%}
         {%- do seen.update({
             "now": run_query("describe history " ~ history ~ " limit 1")[0]["version"],
             "id": cdc._table_properties(history).get("cdc.build"),
         }) -%}
+        {%- set columns = {} -%}
+        {%- for column in adapter.get_columns_in_relation(history) -%}
+            {%- do columns.update({column.name: column.dtype}) -%}
+        {%- endfor -%}
+        {%- do seen.update({"columns": local_md5(columns | string)}) -%}
     {%- endif -%}
     {%- if updates -%}
         {%- set stamp = cdc._read_stamp(this) -%}
         {%- do seen.update({"at": stamp.at}) -%}
-        {%- if stamp.get("history") == seen.id and stamp.version <= seen.now -%}
+        {#- Delta has no changes to tell between two versions of a history that differ in their columns. -#}
+        {%- if stamp.get("columns") != seen.columns -%}
+            {%- for hidden in cdc._history_columns({"key_columns": [], "value_columns": []}) -%}
+                {%- do columns.pop(hidden) -%}
+            {%- endfor -%}
+            {%- do cdc._evolve(this, columns) -%}
+            {%- do seen.update({"at": cdc._table_version(this)}) -%}
+        {%- elif stamp.get("history") == seen.id and stamp.version <= seen.now -%}
             {%- do seen.update({"read": stamp.version}) -%}
         {%- endif -%}
     {%- endif -%}
-    {%- set position = {"history": seen.id, "version": seen.now} -%}
+    {%- set position = {"history": seen.id, "version": seen.now, "columns": seen.columns} -%}
     {%- if runs and not updates -%}
         {%- do cdc._write_stamp(this, position) -%}
     {%- endif -%}

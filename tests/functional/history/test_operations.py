@@ -163,20 +163,6 @@ class TestOperations:
         self.operate("cdc_replay", table="items_history", dry_run=True)
         run_dbt(["build"])
         assert len(self.versions(project, 4)) == 1
-        project.run_sql(
-            f"alter table {project.test_schema}.items_history set tblproperties"
-            " ('delta.enableTypeWidening' = 'true')"
-        )
-        project.run_sql(
-            f"alter table {project.test_schema}.items_history alter column size type smallint"
-        )
-        project.run_sql(
-            f"alter table {project.test_schema}.items_final set tblproperties"
-            " ('delta.enableTypeWidening' = 'true')"
-        )
-        project.run_sql(
-            f"alter table {project.test_schema}.items_final alter column size type smallint"
-        )
         self.operate("cdc_replay", table="items_history")
         run_dbt(["build"])
         assert self.versions(project, 4) == [
@@ -213,8 +199,8 @@ class TestOperations:
         self.operate("cdc_compact", keep_versions=0, dry_run=False)
         assert self.versions(project, 6) == []
         assert self.versions(project, 5) == [(45, None, "s5", 7, "s5 45", 40)]
-        self.audit_holds(project)
         run_dbt(["build"])
+        self.audit_holds(project)
         assert before == self.rows(
             project, "select * except (_cdc_seq) from {s}.items_final order by id"
         )
