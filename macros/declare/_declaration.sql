@@ -89,6 +89,7 @@
         "history": given.get("history", true),
         "insert_only": given.get("insert_only", false),
         "key_changes": given.get("key_changes", false),
+        "partition_by": given.get("partition_by") or {},
         "on_bad_event": given.get("on_bad_event", "quarantine"),
         "payload": given.get("payload", "value" if landed or traits.get("payload") else none),
         "where": given.get("where", "_table = " ~ cdc._literal(node.name) if landed else none),

@@ -6,7 +6,7 @@
     {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
-        "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "key_changes", "on_bad_event", "payload", "where",
+        "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
         "landed", "arrival", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
@@ -74,6 +74,14 @@
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}
+    {%- endif -%}
+    {%- if d.partition_by is not mapping -%}
+        {%- do problems.append(at ~ "`partition_by` is `" ~ d.partition_by ~ "`. Write `{<new column>: <expression>}`; a column that is"
+            ~ " there is named in the final model's own `partition_by`.") -%}
+    {%- else -%}
+        {%- for name in d.partition_by if name in names or cdc._is_reserved(name) -%}
+            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that there is already. Give it another name.") -%}
+        {%- endfor -%}
     {%- endif -%}
     {%- if d.key_changes is sameas true -%}
         {%- for option, clash, why in [
@@ -156,7 +164,12 @@
     {%- set lowered = name | lower -%}
     {{ return(
         lowered in ["_op", "_seq", "_seq_end", "_ts", "_event_id", "_unset", "_arrived", "_row_id", "_events", "dbt_scd_id",
-            "dbt_updated_at", "dbt_valid_from", "dbt_valid_to", "dbt_change_type"]
+            "dbt_updated_at", "dbt_valid_from", "dbt_valid_to", "dbt_change_type",
+            "_entity_id", "_ended_entity_id", "_former_entity_ids", "_segment_id", "_left_segment_id", "_ended_segment_id",
+            "_resolved", "_is_new", "_is_move", "_is_truncate", "_truncate", "_is_end", "_is_repeated", "_is_late", "_is_tied",
+            "_ordinal", "_is_birth", "_is_close", "_created", "_is_image", "_is_first", "_is_start", "_is_change", "_version",
+            "_positions", "_values", "_change", "_close", "_from", "_first_event_id", "_effects", "_image", "_event", "_reason",
+            "_payload", "_origin", "_row_kind"]
         or lowered.startswith("_old_") or lowered.startswith("_cdc_")
     ) }}
 {%- endmacro %}

@@ -61,11 +61,31 @@
 {%- endmacro %}
 
 
-{#- The declared columns with their types, and those that `_events` keeps images of. -#}
+{#-
+    Brings a table to the columns that its events have, and the traits to those of the table: its order is that of the images too, and a
+    column that was dropped from the declaration is NULL in every new event.
+-#}
 {% macro _evolve_to(t, relation, images) -%}
     {%- set columns = {} -%}
     {%- for name in t.key_columns + t.value_columns -%}
         {%- do columns.update({name: t.types[name]}) -%}
     {%- endfor -%}
     {%- do cdc._evolve(relation, columns, images) -%}
+    {%- set hidden = cdc._history_columns({"key_columns": t.key_columns, "value_columns": []})
+        + ["_cdc_updated_at", "_cdc_deleted_at"] + (t.declaration.partition_by.keys() | list if t.declaration else []) -%}
+    {%- set names = t.value_columns | map("lower") | list -%}
+    {%- set values = [] -%}
+    {%- set dropped = [] -%}
+    {%- for column in adapter.get_columns_in_relation(relation) if column.name not in hidden -%}
+        {%- if column.name | lower not in names -%}
+            {%- do dropped.append(column.name) -%}
+        {%- endif -%}
+        {%- do values.append(column.name) -%}
+        {%- do t.types.update({column.name: column.dtype}) -%}
+    {%- endfor -%}
+    {%- do t.update({
+        "tracked": values if t.tracked == t.value_columns else t.tracked,
+        "value_columns": values,
+        "dropped": dropped,
+    }) -%}
 {%- endmacro %}

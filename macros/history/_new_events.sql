@@ -22,7 +22,9 @@ select
     {%- set name = cdc._quoted(key) %}
     {{ "if(_is_move, " ~ cdc._quoted(t.ended[key]) ~ ", " ~ name ~ ") as " ~ name if t.ended else name }},
     {%- endfor %}
-    {{ cdc._column_list(t.value_columns) }}{{ "," if t.value_columns }}
+    {%- for column in t.value_columns %}
+    {{ "cast(null as " ~ t.types[column] ~ ") as " if column in t.dropped }}{{ cdc._quoted(column) }},
+    {%- endfor %}
     if(_is_move, 'M', _op) as _op,
     _seq,
     {%- if t.time == "_ts" %}

@@ -117,6 +117,7 @@
     {{ return({
         "key_columns": ["_entity_id"] if follows else keys,
         "value_columns": keys + values if follows else values,
+        "dropped": [],
         "tracked": keys + (tracked or values) if follows else tracked or values,
         "types": types,
         "time": "_ts" if "_ts" in types else "_seq",

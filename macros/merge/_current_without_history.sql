@@ -31,7 +31,8 @@
     {%- do cdc._count_events(t) -%}
     {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
     {%- do cdc._count_changes(t, "_op") -%}
-    {{ return(cdc._merge_mark(stamp.at, t.position) ~ "select * except (_effects) from " ~ t.steps.changes.view) }}
+    {{ return(cdc._merge_mark(stamp.at, t.position) ~ "select * except (_effects)" ~ cdc._partition_columns() ~ " from "
+        ~ t.steps.changes.view) }}
 {%- endmacro %}
 
 
@@ -40,7 +41,10 @@ with {{ cdc._all_events(t, source_sql) }},
 
 {{ cdc._lives(t) }}
 
-select * except (_op) from lives
+select
+    * except (_op)
+    {{- cdc._partition_columns() }}
+from lives
 where _op = 'U'
 {%- endmacro %}
 

@@ -78,6 +78,16 @@
     _cdc_created_at,
     dbt_updated_at as _cdc_updated_at,
     _cdc_seq
+    {{- cdc._partition_columns() }}
+{%- endmacro %}
+
+
+{#- Columns that the final table is partitioned by, computed from its others. -#}
+{% macro _partition_columns() -%}
+    {%- set declaration = cdc._upstream_declaration(model) -%}
+    {%- for name, expression in (declaration.partition_by if declaration else {}).items() -%}
+        , {{ expression }} as {{ cdc._quoted(name) }}
+    {%- endfor -%}
 {%- endmacro %}
 
 
@@ -93,17 +103,18 @@ where _seq_end is null
 {#- Every open version and every row that has none: for a table whose stamp is lost or whose history was built anew. -#}
 {% macro _compared_rows(history) -%}
     {%- set keys = cdc._as_list(config.get("unique_key")) -%}
+    {%- set columns = cdc._column_list(adapter.get_columns_in_relation(this) | map(attribute="name")) -%}
 with open_versions as (
     {{ cdc._current_rows(history) | indent(4) }}
 )
 
 select
-    *,
+    {{ columns }},
     'U' as _op
 from open_versions
 union all
 select
-    *,
+    {{ columns }},
     'D' as _op
 from {{ this }} as known
 where

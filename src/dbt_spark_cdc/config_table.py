@@ -52,6 +52,7 @@ DBT = (
     "group",
     "tags",
     "history",
+    "key_changes",
     "depends_on",
     "loaded_at_field",
     "warn_after",
@@ -119,6 +120,11 @@ class TableConfig:
     def staging(self) -> str:
         """Name of the staging model."""
         return f"stg_{self.system}__{self.table}"
+
+    @property
+    def keys_model(self) -> str:
+        """Name of the model that follows rows through their keys; empty where keys never change."""
+        return f"{self.table}_keys" if self.declaration.get("key_changes") else ""
 
     @property
     def versions(self) -> str:
@@ -276,6 +282,8 @@ class _Row:
         history = self._truth("history", True)
         if not history:
             declaration["history"] = False
+        if self._truth("key_changes", False):
+            declaration["key_changes"] = True
         partition, computed = self._partition(names)
         if computed:
             declaration["partition_by"] = {partition: computed}

@@ -20,7 +20,7 @@ import yaml
 from dbt_spark_cdc.config_table import TableConfig
 from dbt_spark_cdc.project_files import Layout, ProjectFile, files_of
 
-_COMMENT = {".sql": "--", ".yml": "#", ".yaml": "#"}
+_COMMENT = {".sql": "--", ".py": "#", ".yml": "#", ".yaml": "#"}
 _STAMP = re.compile(r"^(?:--|#) cdc generate ([0-9a-f]{12})\b")
 _NOTE = "made from cdc_tables.csv; if edited, it stays as it is"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,7 +1,8 @@
-"""The four files of a table: source, staging model, history and final model."""
+"""The files of a table: source, staging model, keys where they change, history, final model."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -56,6 +57,13 @@ def files_of(config: TableConfig, layout: Layout) -> Iterator[ProjectFile]:
         f"model.{config.staging}",
         table,
     )
+    if config.keys_model:
+        yield ProjectFile(
+            models / "keys" / f"{config.keys_model}.py",
+            keys_model(config),
+            f"model.{config.keys_model}",
+            table,
+        )
     if config.history:
         yield ProjectFile(
             snapshots / f"{config.versions}.yml",
@@ -118,6 +126,28 @@ def staging_sql(config: TableConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
+def keys_model(config: TableConfig) -> str:
+    """Returns the Python model that follows rows through changes of their key.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    settings = {
+        "materialized": "incremental",
+        "incremental_strategy": "merge",
+        "unique_key": "_event_id",
+        "file_format": "delta",
+    }
+    lines = [f'        {name}="{value}",' for name, value in settings.items()]
+    if config.tags:
+        lines.append(f"        tags={json.dumps(config.tags)},")
+    return (
+        "from dbt_spark_cdc.keys import resolve_keys\n\n\n"
+        "def model(dbt, session):\n    dbt.config(\n" + "\n".join(lines) + "\n    )\n"
+        f'    return resolve_keys(dbt, session, dbt.ref("{config.staging}"))\n'
+    )
+
+
 def snapshot_yaml(config: TableConfig) -> str:
     """Returns the snapshot that keeps every version.
 
@@ -135,7 +165,7 @@ def snapshot_yaml(config: TableConfig) -> str:
         "version: 2\n\nsnapshots:\n"
         f"  - name: {config.versions}\n"
         f"    description: Every version of {config.table}.\n"
-        f"    relation: ref('{config.staging}')\n"
+        f"    relation: ref('{config.keys_model or config.staging}')\n"
         f"    config: {inline(settings)}\n"
     )
 

@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLES = """\
 table_name,partition_column_expression,partition_column_alias,rank_expression,is_insert_only,\
 system,schema,raw_table,format,keys,columns,operation,payload,arrival,group,tags,depends_on,\
-loaded_at_field,error_after
+loaded_at_field,error_after,key_changes
 customers,,,,false,shop,{{ target.schema }},raw_customers,wal2json_v2,id,\
-"id int, name string, balance decimal(12,2)",,line,,people,hourly,raw_customers,,
+"id int, name string, balance decimal(12,2)",,line,,people,hourly,raw_customers,,,
 orders,region,region,PARTITION BY id ORDER BY changed_at DESC,false,shop,{{ target.schema }},\
 raw_orders,flagged,,"id bigint, region string, state string",flag,,batch,sales,hourly large,\
-raw_orders,loaded_at,2 hours
-names,,,,false,crm,{{ target.schema }},raw_names,change_event,id,"id string, name string",,event,\
-,people,,raw_names,,
+raw_orders,loaded_at,2 hours,
+names,"upper(left(id, 1))",initial,,false,crm,{{ target.schema }},raw_names,change_event,id,\
+"id string, name string",,event,,people,,raw_names,,,true
 """
 
 
@@ -105,7 +105,7 @@ class TestGeneratedProject:
         }
 
     def test_three_rows_are_three_tables(self, project: Any) -> None:
-        assert generate(project).endswith("3 tables: 12 new\n")
+        assert generate(project).endswith("3 tables: 13 new\n")
         run_dbt(["deps"])
         run_dbt(["parse"])
 
@@ -117,6 +117,7 @@ class TestGeneratedProject:
             "stg_shop__customers",
             "customers",
             "stg_crm__names",
+            "names_keys",
             "names",
         }
         assert listed("tag:large,resource_type:snapshot") == {"orders_history"}
@@ -137,11 +138,13 @@ class TestGeneratedProject:
             (9, "south", "new"),
         ]
         assert rows("select name from {s}.names_history order by _seq") == [("Anna",), ("Angela",)]
+        assert rows("select id, name, initial from {s}.names") == [("a", "Angela", "A")]
+        assert ["initial"] in rows("describe detail {s}.names")[0]
         assert ["region"] in rows("describe detail {s}.orders")[0]
         # The table of tables is a table too, as in the article.
         assert rows("select count(*) from {s}.cdc_tables where not is_insert_only") == [(3,)]
 
-        assert generate(project, "--check").endswith("3 tables: 12 unchanged\n")
+        assert generate(project, "--check").endswith("3 tables: 13 unchanged\n")
 
         # Loaded long ago: told by name, and by the exit code.
         freshness = run_dbt(["source", "freshness"], expect_pass=False)

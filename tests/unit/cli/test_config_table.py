@@ -2,11 +2,13 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dbt_spark_cdc import words
 from dbt_spark_cdc.config_table import HEADER, BadConfig, read_config
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -285,3 +287,13 @@ def test_the_reference_projects_table_says_what_its_source_declares():
 def test_every_column_is_documented():
     page = (ROOT / "docs" / "generate.md").read_text()
     assert [name for name in HEADER if f"`{name}`" not in page] == []
+
+
+def test_reserved_names_are_those_of_the_macros():
+    macro = (ROOT / "macros/declare/_declaration_problems.sql").read_text(encoding="utf-8")
+    listed = re.search(r"lowered in \[(.*?)\]", macro, re.DOTALL)
+    assert listed
+    names = re.findall(r'"(\w+)"', listed[1])
+    assert len(names) > 40
+    assert all(words.is_reserved(name) for name in names)
+    assert set(names) == words._RESERVED
