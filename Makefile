@@ -34,7 +34,7 @@ test: spark
 	@$(BIN)/python -m pytest
 
 soak: spark
-	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k test_soak tests/functional/history
+	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k "test_soak or test_killed" tests/functional/history
 
 conformance: spark
 	@$(BIN)/python -m pytest tests/conformance -rs

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.functional.history.conftest import ROOT
 from tests.functional.history.changes import FINAL, SNAPSHOTS, SOURCES, events_of
+from tests.functional.history.conftest import ROOT
 from tests.functional.oracle import Event, histories
 
-# `make soak MINUTES=n` kills about four builds a minute.
-KILLS = max(4, int(float(os.environ.get("MINUTES", "0")) * 4))
+# `make soak MINUTES=n` kills a build for each minute.
+KILLS = max(4, int(float(os.environ.get("MINUTES", "0"))))
 SEED = int(os.environ.get("KILL_SEED", "20261121"))
 LIMIT_BYTES = 3 * 1024**2
 TIMEOUT = 300
