@@ -61,7 +61,9 @@ AUDIT = "select * from ({{{{ cdc.audit(ref('{name}_history'), ref('{name}_histor
 # All formats are decoded; these make a history too, which takes longer. The others have what the
 # audit asks of one.
 HISTORIES = ("debezium", "maxwell", "flagged")
-NO_HISTORY = "select array(struct(_op, _event_id)) as _events from {{{{ ref('stg_{name}') }}}}"
+NO_HISTORY = (
+    "select id, part, array(struct(_op, _event_id)) as _events from {{{{ ref('stg_{name}') }}}}"
+)
 BISECT_SECONDS = 120
 
 
@@ -198,6 +200,8 @@ class TestFuzz(Decoding):
             assert len(left_out) == counts["events_left_out"]
         assert counts["events_read"] == len(good) + len(bad)
         assert counts["events_quarantined"] == len(bad)
+        applied = counts["events_applied"] + counts["events_duplicate"]
+        assert counts["events_read"] == applied + len(bad)
         if name in HISTORIES:
             assert fuzzed.lost(name) == []
         # Neither all good nor all bad, or nothing was tried.
