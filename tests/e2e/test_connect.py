@@ -32,7 +32,7 @@ def test_a_consumer_builds_batch_after_batch(consumer: Path, tmp_path: Path) -> 
     (consumer / "models" / "final" / "order_counts.py").write_text(PYTHON_MODEL)
     with spark_server(CONNECT, tmp_path) as port:
         remote = f"sc://127.0.0.1:{port}"
-        for batch in (1, 2, 3, 3):
+        for batch in (1, 2, 3):
             arguments = ("build", "--target", "connect", "--vars", f"batch: {batch}")
             output = dbt(consumer, *arguments, CDC_REMOTE=remote)
             assert "order_counts" in output
