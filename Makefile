@@ -2,6 +2,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+E2E := .venv-e2e
+E2E_INSTALLED := $(E2E)/.installed
 SQL := $(wildcard models macros snapshots tests integration_tests)
 
 export DBT_PROFILES_DIR := $(CURDIR)
@@ -10,13 +12,14 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test soak conformance lint format docs capture lock clean distclean java spark
+.PHONY: help build test soak conformance e2e lint format docs capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
 	@echo "make soak     random scenarios against the oracle for MINUTES=n"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
+	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   what the linters can mend themselves"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
@@ -31,10 +34,13 @@ test: spark
 	@$(BIN)/python -m pytest
 
 soak: spark
-	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k test_soak tests/functional/history
+	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k "test_soak or test_killed" tests/functional/history
 
 conformance: spark
 	@$(BIN)/python -m pytest tests/conformance -rs
+
+e2e: java $(E2E_INSTALLED)
+	@$(E2E)/bin/python -m pytest tests/e2e -rs
 
 lint: $(INSTALLED)
 	@$(BIN)/sqlfluff lint --disable-progress-bar $(SQL)
@@ -60,15 +66,18 @@ capture: $(INSTALLED)
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" --extra dev --output-file requirements.lock pyproject.toml
-	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages"
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" --constraint requirements.lock --extra dev --extra e2e \
+		--output-file requirements-e2e.lock pyproject.toml
+	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages, for make e2e $$(grep -c '==' requirements-e2e.lock)"
 
 clean:
 	@rm -rf warehouse target logs site dist dbt_packages metastore_db spark-warehouse derby.log \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) $(E2E)
 
 java:
 	@sh scripts/check_java.sh
@@ -87,4 +96,11 @@ $(BIN)/uv:
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The servers' clients stay out of the environment that everything else runs in.
+$(E2E_INSTALLED): requirements-e2e.lock pyproject.toml $(INSTALLED)
+	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(E2E)
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(E2E)/bin/python --require-hashes requirements-e2e.lock
+	@$(BIN)/uv pip install --quiet --python $(E2E)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -36,6 +36,11 @@ def problems(text: str) -> Iterator[tuple[int, str]]:
     if (text and not text.endswith("\n")) or text.endswith("\n\n"):
         yield text.count("\n") + 1, "the file does not end in one newline"
 
+    # The package runs on plain dbt-spark too: what differs is dispatched, or asked of the relation.
+    for number, line in enumerate(lines, start=1):
+        if re.search(r"\btarget\.type\b", line):
+            yield number, "target.type"
+
     sql = NOT_SQL.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
     for number, line in enumerate(sql.split("\n"), start=1):
         for word in re.findall(r"\b[A-Z][A-Z_]+\b", line):

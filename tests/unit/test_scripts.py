@@ -153,6 +153,11 @@ def test_faults_in_sql_are_found_where_they_stand(sql, fault):
     assert list(lint_sql.problems(sql)) == [fault]
 
 
+def test_macros_do_not_ask_for_the_adapter():
+    sql = "{% if target.type == 'spark' %}select 1{% endif %}\n"
+    assert list(lint_sql.problems(sql)) == [(1, "target.type")]
+
+
 def test_words_in_jinja_comments_and_quotes_are_no_keywords():
     sql = (
         "{# MERGE #}\n{% set text = 'SELECT' %}\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc import metastore
 from dbt.tests.util import run_dbt, run_dbt_and_capture
 
 SEED = """\
@@ -264,6 +265,24 @@ class TestListing:
             assert asked(relation) == asked(relation)
             project.adapter.execute(f"alter table {relation} add column name string")
             assert [c.name for c in asked(relation)] == ["id", "name"]
+
+    def test_views_of_any_length(self, project: Any, spark: Any, warehouse: Path) -> None:
+        run_dbt(["run"])
+        # As a metastore of Hive's own making: the text of a view ends at 32,700 letters.
+        connection = spark._jvm.java.sql.DriverManager.getConnection(metastore.url(warehouse))
+        statement = connection.createStatement()
+        for column in ("VIEW_ORIGINAL_TEXT", "VIEW_EXPANDED_TEXT"):
+            statement.execute("alter table APP.TBLS add column NARROW long varchar")
+            statement.execute(f"update APP.TBLS set NARROW = cast({column} as varchar(9999))")
+            statement.execute(f"alter table APP.TBLS drop column {column}")
+            statement.execute(f"rename column APP.TBLS.NARROW to {column}")
+        connection.close()
+        for _ in range(2):
+            metastore.make_room(spark._jvm, warehouse)
+            assert len(spark.table(f"{project.test_schema}.v").collect()) == 1
+        spark.sql(f"create view {project.test_schema}.wide as select '{'x' * 40_000}' as id")
+        assert len(rows(project, "select id from {schema}.wide")[0][0]) == 40_000
+        spark.sql(f"drop view {project.test_schema}.wide")
 
     def test_broken_tables_and_temp_views(self, project: Any, warehouse: Path) -> None:
         run_dbt(["run"])

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -77,6 +78,49 @@ def release(holder: int | None) -> None:
     if holder is not None:
         with contextlib.suppress(OSError):
             os.close(holder)
+
+
+def make_room(jvm: Any, warehouse: Path) -> None:
+    """Lets the embedded metastore hold views of any length.
+
+    Hive makes the columns with a view's text 32,700 letters long, which the decoding of some forty
+    columns exceeds. All of it is one transaction of Derby's.
+
+    Args:
+        jvm: The JVM that has the metastore open.
+        warehouse: Folder of tables and metastore.
+    """
+    connection = jvm.java.sql.DriverManager.getConnection(f"{url(warehouse)};create=false")
+    try:
+        found = connection.getMetaData().getColumns(None, "APP", "TBLS", "VIEW_%_TEXT")
+        narrow = []
+        while found.next():
+            if found.getString("TYPE_NAME") != "CLOB":
+                narrow.append(found.getString("COLUMN_NAME"))
+        found.close()
+        connection.setAutoCommit(False)
+        statement = connection.createStatement()
+        for column in narrow:
+            for change in (
+                "alter table APP.TBLS add column CDC_TEXT clob",
+                f"update APP.TBLS set CDC_TEXT = cast({column} as clob)",
+                f"alter table APP.TBLS drop column {column}",
+                f"rename column APP.TBLS.CDC_TEXT to {column}",
+            ):
+                statement.execute(change)
+        connection.commit()
+    finally:
+        connection.rollback()
+        connection.close()
+
+
+def url(warehouse: Path) -> str:
+    """Returns the address of the embedded metastore, without options.
+
+    Args:
+        warehouse: Folder of tables and metastore.
+    """
+    return f"jdbc:derby:;databaseName={warehouse / '.metastore' / 'db'}"
 
 
 def in_use(warehouse: Path, who: str = "") -> str:

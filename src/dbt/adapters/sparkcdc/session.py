@@ -213,14 +213,16 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     Path(creds.warehouse).mkdir(parents=True, exist_ok=True)
     holder = metastore.hold(Path(creds.warehouse)) if metastore.is_embedded(parameters) else None
     try:
-        spark, process = _launch(conf, log, [] if holder is None else [holder])
+        spark, process = _launch(conf, parameters, log, [] if holder is None else [holder])
     except BaseException:
         metastore.release(holder)
         raise
     return Root(spark, process, holder, classes, creds.warehouse, parameters)
 
 
-def _launch(conf: dict[str, str], log: Path, inherited: Iterable[int]) -> tuple[SparkSession, Any]:
+def _launch(
+    conf: dict[str, str], parameters: dict[str, str], log: Path, inherited: Iterable[int]
+) -> tuple[SparkSession, Any]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -232,6 +234,8 @@ def _launch(conf: dict[str, str], log: Path, inherited: Iterable[int]) -> tuple[
         SparkContext._ensure_initialized(gateway=gateway)
         spark = SparkSession.builder.config(map={**conf}).getOrCreate()
         spark.sql("show databases").collect()  # boots the metastore, where starts fail
+        if metastore.is_embedded(parameters):
+            metastore.make_room(spark._jvm, Path(conf["spark.sql.warehouse.dir"]))
     except Exception as exc:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()

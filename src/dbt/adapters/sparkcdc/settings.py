@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from dbt.adapters.sparkcdc import metastore
+
 GIB = 1024**3
 MAX_DRIVER_MEMORY = 8 * GIB
 MEMORY_IF_UNKNOWN = 4 * GIB
@@ -43,7 +45,6 @@ def launch_settings(
         Spark's settings by name.
     """
     cores = cpu_cores()
-    metastore = warehouse / ".metastore"
     settings = {
         "spark.app.name": "dbt",
         "spark.master": "local[*]",
@@ -52,10 +53,8 @@ def launch_settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(warehouse),
-        "spark.hadoop.javax.jdo.option.ConnectionURL": (
-            f"jdbc:derby:;databaseName={metastore / 'db'};create=true"
-        ),
-        "spark.hadoop.hive.exec.scratchdir": str(metastore / "scratch"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"{metastore.url(warehouse)};create=true",
+        "spark.hadoop.hive.exec.scratchdir": str(warehouse / ".metastore" / "scratch"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
