@@ -2,6 +2,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+BENCH := .venv-bench
+SCALE ?= small
 SQL := $(wildcard models macros snapshots tests integration_tests)
 
 export DBT_PROFILES_DIR := $(CURDIR)
@@ -10,18 +12,19 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test soak conformance lint format docs capture lock clean distclean java spark
+.PHONY: help build test bench soak conformance lint format docs capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
 	@echo "make soak     random scenarios against the oracle for MINUTES=n"
+	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=full takes hours, ONLY=W1 one of them"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   what the linters can mend themselves"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
 	@echo "make capture  data/ made anew with a PostgreSQL of your own"
-	@echo "make lock     requirements.lock made anew from pyproject.toml"
+	@echo "make lock     requirements.lock and requirements-bench.lock made anew from pyproject.toml"
 	@echo "make clean    removes what was built; make distclean the virtual environment too"
 
 build: java $(INSTALLED)
@@ -32,6 +35,9 @@ test: spark
 
 soak: spark
 	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k test_soak tests/functional/history
+
+bench: spark $(BENCH)/.installed
+	@PYTHONPATH=src $(BENCH)/bin/python -m bench --scale $(SCALE) $(addprefix --only ,$(ONLY))
 
 conformance: spark
 	@$(BIN)/python -m pytest tests/conformance -rs
@@ -60,15 +66,18 @@ capture: $(INSTALLED)
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" --extra dev --output-file requirements.lock pyproject.toml
-	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages"
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" --extra bench --constraints requirements.lock \
+		--output-file requirements-bench.lock pyproject.toml
+	@for lock in requirements.lock requirements-bench.lock; do echo "$$lock: $$(grep -c '==' $$lock) packages"; done
 
 clean:
 	@rm -rf warehouse target logs site dist dbt_packages metastore_db spark-warehouse derby.log \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './$(BENCH)/*' -prune -exec rm -rf {} +
 
 distclean: clean
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) $(BENCH)
 
 java:
 	@sh scripts/check_java.sh
@@ -87,4 +96,11 @@ $(BIN)/uv:
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The peers have an environment of their own: `make build` neither waits for them nor throws them out.
+$(BENCH)/.installed: requirements-bench.lock | $(BIN)/uv
+	@echo "Setting up the virtual environment in $(BENCH) (once) ..."
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(BENCH)
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BENCH)/bin/python --require-hashes requirements-bench.lock
 	@touch $@
