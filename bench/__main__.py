@@ -15,12 +15,13 @@ from bench import machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import decoding, merges, schedule
+from bench.workloads import correctness, decoding, merges, schedule
 
 RESULTS = ROOT / "bench" / "results"
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
     "merges": (merges.NAMES, merges.run),
+    "correctness": (correctness.NAMES, correctness.run),
     "schedule": (schedule.NAMES, schedule.run),
 }
 

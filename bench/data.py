@@ -27,6 +27,7 @@ UPDATES, INSERTS = 0.6, 0.2
 # Positions of one batch; those of the next come after them.
 BATCH_POSITIONS = 10**9
 FIRST_SECOND = 1_767_225_600  # 2026-01-01
+HARD_BATCHES = 3
 # Odd and prime: its multiples visit every place of a range once.
 STRIDE = 7_368_787
 
@@ -78,8 +79,8 @@ def first_load(spark: SparkSession, table: Table, folder: Path) -> Path:
     Returns:
         Folder of Parquet files with these events.
     """
-    keys = spark.range(0, table.rows).selectExpr("2 * id as id", "'I' as flag", "id as place")
-    return _arrive(spark, table, keys, folder)
+    events = spark.range(0, table.rows).selectExpr("2 * id as id", "'I' as flag", "id as seq")
+    return _arrive(spark, table, events, folder)
 
 
 def next_batch(spark: SparkSession, table: Table, changes: Changes, folder: Path) -> Path:
@@ -119,7 +120,7 @@ def next_batch(spark: SparkSession, table: Table, changes: Changes, folder: Path
     before = 0
     for count, flag, key in parts:
         part = spark.range(0, count).selectExpr(
-            f"{key} as id", f"'{flag}' as flag", f"id + {before} as place"
+            f"{key} as id", f"'{flag}' as flag", f"id + {before + batch * BATCH_POSITIONS}L as seq"
         )
         frame = part if frame is None else frame.union(part)
         before += count
@@ -127,18 +128,47 @@ def next_batch(spark: SparkSession, table: Table, changes: Changes, folder: Path
     return _arrive(spark, table, frame, folder)
 
 
-def _arrive(spark: SparkSession, table: Table, keys: DataFrame, folder: Path) -> Path:
+def hard_batch(spark: SparkSession, table: Table, folder: Path) -> Path:
+    """Writes the next batch of a stream as they come: late, doubled, many events of a key at once.
+
+    One event in five comes one or two batches late, one in seven comes again, and one in five is a
+    delete. The first batch inserts every key.
+
+    Args:
+        spark: A session.
+        table: The table; its rows are the keys.
+        folder: Where change files go.
+    """
+    batch = table.batch + 1
+    late = "if(value % 5 = 0, 1 + pmod(value, 2), 0)"
+    arrival = f"if(turn = 0, 0, least(1 + (turn - 1) div 2 + {late}, {HARD_BATCHES}))"
+    events = (
+        spark.range(0, table.rows * (2 * HARD_BATCHES + 1))
+        .selectExpr(f"id % {table.rows}L as id", f"id div {table.rows}L as turn")
+        .selectExpr("*", "pmod(xxhash64(id, turn), 1000003) as value")
+        .selectExpr(
+            "id",
+            "case when turn = 0 then 'I' when value % 10 in (2, 3) then 'D' else 'U' end as flag",
+            f"turn * {BATCH_POSITIONS}L + id as seq",
+            f"{arrival} as arrival",
+            "value % 7 = 0 and turn > 0 as is_doubled",
+        )
+        .where(f"arrival = {batch} or (is_doubled and arrival = {batch - 1})")
+        .select("id", "flag", "seq")
+    )
+    return _arrive(spark, table, events, folder)
+
+
+def _arrive(spark: SparkSession, table: Table, given: DataFrame, folder: Path) -> Path:
     table.batch += 1
-    position = f"{table.batch} * {BATCH_POSITIONS}L + place"
-    events = keys.selectExpr(
-        "*", f"{position} as seq", f"xxhash64(id, {position}) as value"
-    ).selectExpr(
+    second, micro = f"(seq div {BATCH_POSITIONS}L)", f"(seq % {BATCH_POSITIONS}L)"
+    events = given.selectExpr("*", "xxhash64(id, seq) as value").selectExpr(
         "id",
         "concat('customer ', hex(value)) as name",
         "concat('city ', pmod(value, 500)) as city",
         "cast(pmod(value, 10000000) / 100 as decimal(12,2)) as amount",
         "cast(pmod(value, 100) as int) as quantity",
-        f"timestamp_micros({FIRST_SECOND}000000L + {table.batch}000000000L + place) as changed_at",
+        f"timestamp_micros({FIRST_SECOND}000000L + {second} * 1000000000L + {micro}) as changed_at",
         "flag",
         "seq",
         f"{table.batch}L as batch",
@@ -191,3 +221,19 @@ def versions_match(spark: SparkSession, table: Table, versions: DataFrame) -> bo
     events = spark.table(table.raw).where("flag <> 'D'").selectExpr("id", "changed_at")
     pair = ["count(*)", "sum(cast(xxhash64(id, changed_at) as decimal(20, 0)))"]
     return events.selectExpr(*pair).first() == versions.selectExpr(*pair).first()
+
+
+def wrong_keys(spark: SparkSession, table: Table, current: DataFrame) -> int:
+    """Returns how many keys a table has wrong: missing, there though deleted, or with other values.
+
+    Args:
+        spark: A session.
+        table: The table.
+        current: What a system says.
+    """
+    typed = [f"cast({name} as {kind})" for name, kind in COLUMNS.items()]
+    row = f"xxhash64({', '.join(typed)})"
+    expected = living_rows(spark, table).selectExpr("id", f"{row} as expected")
+    found = current.selectExpr("cast(id as bigint) as id", f"{row} as found")
+    compared = expected.join(found, "id", "full_outer").where("not expected <=> found")
+    return compared.select("id").distinct().count()

@@ -92,7 +92,7 @@ def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any
 
 
 def _table(seconds: Mapping[str, Mapping[str, float]], details: Mapping[str, Any]) -> list[str]:
-    used = [name for name in SYSTEMS if any(name in row for row in seconds.values())]
+    used = [name for name in SYSTEMS if any(name in details[workload] for workload in seconds)]
     lines = [f"| workload | {' | '.join(used)} |", "|---" * (len(used) + 1) + "|"]
     for workload, row in seconds.items():
         cells = []
@@ -102,7 +102,8 @@ def _table(seconds: Mapping[str, Mapping[str, float]], details: Mapping[str, Any
             if "failed" in detail:
                 cell = "failed"
             elif detail.get("correct") is False:
-                cell += " ✗"
+                wrong = detail.get("wrong_keys")
+                cell += f" ✗ {wrong:,} of {detail['keys']:,} keys" if wrong else " ✗"
             cells.append(cell)
         lines.append(f"| {workload} | {' | '.join(cells)} |")
     return lines

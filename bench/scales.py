@@ -15,6 +15,7 @@ class Scale:
 
     Attributes:
         repeats: Measured batches of W1 and W2; the median of them is told.
+        few_repeats: Those of the smaller tables of W4, and measured builds of W3 and W8.
         sizes: Rows of W4's tables; the last one is the table of W1, W2, W5, W6 and W7.
         files: Files that each Delta table is laid out in.
         changes: Changes of a batch.
@@ -30,14 +31,15 @@ class Scale:
     """
 
     repeats: int = 3
-    sizes: tuple[int, ...] = (100_000, 500_000, 2_000_000)
+    few_repeats: int = 1
+    sizes: tuple[int, ...] = (200_000, 2_000_000)
     files: int = 16
     changes: int = 1_000
     bulk_changes: tuple[int, ...] = (10_000, 100_000)
-    age_batches: int = 30
+    age_batches: int = 10
     large_tables: int = 2
     large_rows: int = 200_000
-    small_tables: int = 10
+    small_tables: int = 6
     small_rows: tuple[int, int] = (2_000, 2_000)
     threads: int = 4
     messages: int = 100_000
@@ -47,6 +49,7 @@ class Scale:
 SCALES = {
     "small": Scale(),
     "full": Scale(
+        few_repeats=3,
         sizes=(1_000_000, 5_000_000, 100_000_000, 20_000_000),
         bulk_changes=(10_000, 100_000, 1_000_000, 5_000_000),
         age_batches=1_000,

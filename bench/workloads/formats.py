@@ -18,6 +18,7 @@ DUCK_IMAGE = (
     '{"id":"BIGINT","name":"VARCHAR","amount":"DECIMAL(12,2)","quantity":"INTEGER",'
     '"noted_at":"TIMESTAMP"}'
 )
+LAST_IMAGE = "(coalesce(m.after, m.before))"
 SPARK_IMAGE = "id: bigint, name: string, amount: decimal(12,2), quantity: int, noted_at: {time}"
 
 
@@ -79,8 +80,8 @@ def _duck(schema: str, select: str) -> str:
     return f"select {select} from (select from_json(value, '{schema}') as m from {{events}})"
 
 
-def _duck_image(image: str, time: str = "noted_at") -> str:
-    return f"{image}.id, {image}.name, {image}.amount, {image}.quantity, {image}.{time}"
+def _duck_image(image: str) -> str:
+    return ", ".join(f"{image}.{name} as {name}" for name in COLUMNS)
 
 
 def _duck_op(field_: str, insert: str, update: str, delete: str) -> str:
@@ -210,9 +211,10 @@ FORMATS = {
                 "IMAGE", DUCK_IMAGE.replace("TIMESTAMP", "BIGINT")
             ),
             _duck_op("m.op", "c", "u", "d")
-            + ", m.source.lsn as seq, make_timestamp(m.source.ts_ms * 1000) as ts,"
-            " coalesce(m.after, m.before) as image, image.id, image.name, image.amount,"
-            " image.quantity, make_timestamp(image.noted_at) as noted_at",
+            + ", m.source.lsn as seq, make_timestamp(m.source.ts_ms * 1000) as ts, "
+            + _duck_image(LAST_IMAGE).replace(
+                f"{LAST_IMAGE}.noted_at", f"make_timestamp({LAST_IMAGE}.noted_at)"
+            ),
         ),
     ),
     "wal2json_v1": Format(
@@ -320,7 +322,7 @@ FORMATS = {
             '{"table":"VARCHAR","op_type":"VARCHAR","op_ts":"TIMESTAMP","pos":"VARCHAR",'
             '"before":IMAGE,"after":IMAGE}'.replace("IMAGE", DUCK_IMAGE),
             "m.op_type as op, try_cast(m.pos as DECIMAL(38,0)) as seq, m.op_ts as ts,"
-            " coalesce(m.after, m.before) as image, " + _duck_image("image"),
+            " " + _duck_image(LAST_IMAGE),
         ),
     ),
     "maxwell": Format(

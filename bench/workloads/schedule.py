@@ -17,7 +17,6 @@ from bench.systems.pyspark_merge import PysparkMerge
 
 NAMES = ("W3", "W8")
 WARM_UP = 1
-REPEATS = 2
 
 
 def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) -> None:
@@ -53,7 +52,7 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
             systems.remove(system)
             results.fail(names["W3"], system.name, exc)
     timings: dict[str, list[Timing]] = {system.name: [] for system in systems}
-    for number in range(WARM_UP + REPEATS):
+    for number in range(WARM_UP + scale.few_repeats):
         arrived = {
             table.name: data.next_batch(
                 workshop.spark,
@@ -77,7 +76,7 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         # Here the column of this package is history and final table: so is the recipe's.
         results.add(names["W3"], _column(system), timings[system.name], wall=True)
         if isinstance(system, (Cdc, Recipe)) and "W8" in wanted:
-            idle = [system.apply(tables, {}) for _ in range(REPEATS)]
+            idle = [system.apply(tables, {}) for _ in range(scale.few_repeats)]
             results.add(names["W8"], _column(system), idle, wall=True)
     for system in systems:
         results.judge([*names.values()], _column(system), _is_right(workshop, tables, system))
