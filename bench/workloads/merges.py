@@ -72,7 +72,10 @@ def _measure(
     load = _load(workshop, scale, table, systems, results if told else None)
     phases: list[tuple[list[str], Changes, int]] = []
     if "W4" in wanted or (is_last and "W2" in wanted):
-        names = [*(["W2"] if is_last else []), *([size] if "W4" in wanted else [])]
+        names = [
+            *(["W2"] if is_last and "W2" in wanted else []),
+            *([size] if "W4" in wanted else []),
+        ]
         repeats = scale.repeats if is_last else scale.few_repeats
         phases.append((names, Changes(scale.changes, NEWEST), repeats))
     if is_last and "W1" in wanted:
