@@ -41,6 +41,9 @@ class System(Protocol):
     def delta_tables(self, table: Table) -> list[str]:
         """Returns names of the Delta tables behind it that Spark can describe."""
 
+    def drop(self, table: Table) -> None:
+        """Frees the disk that a table takes."""
+
 
 def timed(work: Callable[[], object]) -> Timing:
     """Runs something that is all work.
@@ -52,6 +55,17 @@ def timed(work: Callable[[], object]) -> Timing:
     work()
     took = time.perf_counter() - began
     return Timing(took, took)
+
+
+def drop_tables(workshop: Workshop, names: Sequence[str]) -> None:
+    """Drops Delta tables by name.
+
+    Args:
+        workshop: Where the tables are.
+        names: The tables.
+    """
+    for name in names:
+        workshop.spark.sql(f"drop table if exists {name}")
 
 
 def optimize(workshop: Workshop, name: str, files: int) -> None:

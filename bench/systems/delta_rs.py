@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,3 +86,6 @@ class DeltaRs:
 
     def delta_tables(self, table: Table) -> list[str]:
         return [f"delta.`{self._path(table)}`"]
+
+    def drop(self, table: Table) -> None:
+        shutil.rmtree(self._path(table), ignore_errors=True)

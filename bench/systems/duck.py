@@ -74,3 +74,6 @@ class DuckDb:
 
     def delta_tables(self, table: Table) -> list[str]:
         return []
+
+    def drop(self, table: Table) -> None:
+        self.connection.execute(f"drop table if exists {table.name}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.data import COLUMNS, SCHEMA, Table
 from bench.session import Project, Timing, Workshop, as_yaml
-from bench.systems.base import Arrived, optimize
+from bench.systems.base import Arrived, drop_tables, optimize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,6 +64,9 @@ class _InDbt:
 
     def delta_tables(self, table: Table) -> list[str]:
         return [f"{self.project.name}.{table.name}"]
+
+    def drop(self, table: Table) -> None:
+        drop_tables(self.workshop, self.delta_tables(table))
 
 
 class Cdc(_InDbt):
@@ -187,7 +190,7 @@ class Recipe(_InDbt):
 
     def delta_tables(self, table: Table) -> list[str]:
         names = super().delta_tables(table)
-        return [f"{names[0]}_snapshot".replace("`", ""), *names] if self.history else names
+        return [f"{names[0]}_snapshot", *names] if self.history else names
 
     def current(self, table: Table) -> DataFrame:
         return self.workshop.spark.table(f"{self.project.name}.{table.name}_current")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.data import COLUMNS, Table
 from bench.session import Timing, Workshop
-from bench.systems.base import Arrived, optimize, timed
+from bench.systems.base import Arrived, drop_tables, optimize, timed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,3 +78,6 @@ class PysparkMerge:
 
     def delta_tables(self, table: Table) -> list[str]:
         return [f"{SCHEMA}.{table.name}"]
+
+    def drop(self, table: Table) -> None:
+        drop_tables(self.workshop, self.delta_tables(table))

@@ -12,7 +12,7 @@ from bench.data import Changes, Table
 from bench.results import Results
 from bench.scales import Scale
 from bench.session import Statement, Timing, Workshop, recorded_statements
-from bench.systems.base import System, timed
+from bench.systems.base import System, drop_tables, timed
 from bench.systems.delta_rs import DeltaRs
 from bench.systems.duck import DuckDb
 from bench.systems.in_dbt import Cdc, Recipe
@@ -55,7 +55,7 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         if table in (tables[0], tables[-1]) or "W4" in wanted:
             is_last = table is tables[-1]
             _measure(workshop, scale, table, is_last, list(systems), wanted, results)
-            _forget(workshop, table)
+            _forget(workshop, table, systems)
 
 
 def _measure(
@@ -230,9 +230,12 @@ def _age(workshop: Workshop, scale: Scale, results: Results) -> None:
             ),
         )
     _judge(workshop, table, systems, names, results)
-    _forget(workshop, table)
+    _forget(workshop, table, systems)
 
 
-def _forget(workshop: Workshop, table: Table) -> None:
-    """Frees the disk of change files that nobody reads again."""
+def _forget(workshop: Workshop, table: Table, systems: Sequence[System]) -> None:
+    """Frees the disk of what nobody reads again."""
+    for system in systems:
+        system.drop(table)
+    drop_tables(workshop, [table.raw])
     shutil.rmtree(workshop.changes / table.name, ignore_errors=True)
