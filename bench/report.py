@@ -49,6 +49,8 @@ def write(results: Path, docs: Path) -> list[Path]:
     """
     content = json.loads(results.read_text(encoding="utf-8"))
     metadata = content.pop("metadata")
+    # The rows of one workload stay as they were measured.
+    content = dict(sorted(content.items(), key=lambda row: row[0].split()[0]))
     page, plot = docs / "benchmarks.md", docs / "benchmarks.svg"
     page.write_text(_page(content, metadata), encoding="utf-8")
     plot.write_text(_plot(content), encoding="utf-8")
@@ -78,15 +80,7 @@ def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any
     lines += _table(plain, details)
     lines += ["", "## Ratios and goals", "", "| workload | ours to peer | ratio | goal | met |"]
     lines += ["|---|---|---|---|---|", *_goals(seconds)]
-    slopes = [
-        (system, detail["slope"])
-        for name, row in details.items()
-        if name.startswith("W6 last")
-        for system, detail in row.items()
-        if "slope" in detail
-    ]
-    lines += ["", "W6, cost of the last batches to that of the first: "]
-    lines[-1] += ", ".join(f"{system} {slope}" for system, slope in slopes) + "."
+    lines += ["", *_flatness(seconds)]
     lines += ["", "## Decoding", "", *_decoding(details, seconds)]
     return "\n".join(lines) + "\n"
 
@@ -116,6 +110,22 @@ def _goals(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:
                 ratio = row[ours] / row[peer]
                 met = "yes" if ratio <= goal else "no"
                 yield f"| {name} | {ours} / {peer} | {ratio:.2f} | {goal:.2f} | {met} |"
+
+
+def _flatness(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:
+    """How cost grows with size and age: the last row of a workload against its first."""
+    for workload, growing in (("W4", "the table"), ("W5", "the batch"), ("W6", "the log")):
+        rows = [row for name, row in seconds.items() if name.split()[0] == workload]
+        names = [name for name in seconds if name.split()[0] == workload]
+        if len(rows) < 2:
+            continue
+        ratios = [
+            f"{system} {rows[-1][system] / rows[0][system]:.2f}"
+            for system in SYSTEMS
+            if system in rows[0] and system in rows[-1]
+        ]
+        goal = "" if workload == "W5" else " The goal is 1.5."
+        yield f"- With {growing} ({names[-1]} against {names[0]}): {', '.join(ratios)}.{goal}"
 
 
 def _decoding(
