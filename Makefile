@@ -4,6 +4,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 E2E := .venv-e2e
 E2E_INSTALLED := $(E2E)/.installed
+BENCH := .venv-bench
+SCALE ?= small
 SQL := $(wildcard models macros snapshots tests integration_tests)
 
 export DBT_PROFILES_DIR := $(CURDIR)
@@ -12,19 +14,20 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test soak conformance e2e lint format docs capture lock clean distclean java spark
+.PHONY: help build test bench soak conformance e2e lint format docs capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
 	@echo "make soak     random scenarios against the oracle for MINUTES=n"
+	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=full takes hours, ONLY=W1 one of them"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   what the linters can mend themselves"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
 	@echo "make capture  data/ made anew with a PostgreSQL of your own"
-	@echo "make lock     requirements.lock made anew from pyproject.toml"
+	@echo "make lock     requirements.lock and requirements-bench.lock made anew from pyproject.toml"
 	@echo "make clean    removes what was built; make distclean the virtual environment too"
 
 build: java $(INSTALLED)
@@ -35,6 +38,9 @@ test: spark
 
 soak: spark
 	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k "test_soak or test_killed" tests/functional/history
+
+bench: spark $(BENCH)/.installed
+	@PYTHONPATH=src $(BENCH)/bin/python -m bench --scale $(SCALE) $(addprefix --only ,$(ONLY))
 
 conformance: spark
 	@$(BIN)/python -m pytest tests/conformance -rs
@@ -69,7 +75,10 @@ lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" --constraint requirements.lock --extra dev --extra e2e \
 		--output-file requirements-e2e.lock pyproject.toml
-	@echo "requirements.lock: $$(grep -c '==' requirements.lock) packages, for make e2e $$(grep -c '==' requirements-e2e.lock)"
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+		--custom-compile-command "make lock" --constraint requirements.lock --extra bench \
+		--output-file requirements-bench.lock pyproject.toml
+	@for lock in requirements*.lock; do echo "$$lock: $$(grep -c '==' $$lock) packages"; done
 
 clean:
 	@rm -rf warehouse target logs site dist dbt_packages metastore_db spark-warehouse derby.log \
@@ -77,7 +86,7 @@ clean:
 	@find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean
-	@rm -rf $(VENV) $(E2E)
+	@rm -rf $(VENV) $(E2E) $(BENCH)
 
 java:
 	@sh scripts/check_java.sh
@@ -103,4 +112,11 @@ $(E2E_INSTALLED): requirements-e2e.lock pyproject.toml $(INSTALLED)
 	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(E2E)
 	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(E2E)/bin/python --require-hashes requirements-e2e.lock
 	@$(BIN)/uv pip install --quiet --python $(E2E)/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The peers have an environment of their own: `make build` neither waits for them nor throws them out.
+$(BENCH)/.installed: requirements-bench.lock | $(BIN)/uv
+	@echo "Setting up the virtual environment in $(BENCH) (once) ..."
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(BENCH)
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BENCH)/bin/python --require-hashes requirements-bench.lock
 	@touch $@

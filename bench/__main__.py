@@ -1,0 +1,90 @@
+"""`python -m bench`: measures, and writes results, table and plot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+
+from bench import machine, report
+from bench.results import Results
+from bench.scales import SCALES, scale_of
+from bench.session import ROOT, open_workshop
+from bench.workloads import correctness, decoding, merges, schedule
+
+RESULTS = ROOT / "bench" / "results"
+FAMILIES = {
+    "decoding": (decoding.NAMES, decoding.run),
+    "merges": (merges.NAMES, merges.run),
+    "correctness": (correctness.NAMES, correctness.run),
+    "schedule": (schedule.NAMES, schedule.run),
+}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--scale", type=click.Choice([*SCALES]), default="small", show_default=True)
+@click.option("--only", multiple=True, help="A workload, such as W1; may be given several times.")
+@click.option("--set", "changed", multiple=True, help="A size of the scale: repeats=5.")
+@click.option("--work", type=click.Path(path_type=Path), help="Folder to work in; kept.")
+@click.option("--profile", type=click.Path(path_type=Path), help="File for statements and commits.")
+@click.option("--output", type=click.Path(path_type=Path), help="File of the results.")
+def main(
+    scale: str,
+    only: tuple[str, ...],
+    changed: tuple[str, ...],
+    work: Path | None,
+    profile: Path | None,
+    output: Path | None,
+) -> None:
+    """Measures this package beside its peers, all in this one process.
+
+    A run of all workloads writes bench/results/latest.json and docs/benchmarks.*; with --only the
+    results are told and go to --output alone.
+    """
+    sizes = scale_of(scale, changed)
+    known = [name for names, _ in FAMILIES.values() for name in names]
+    if unknown := set(only) - set(known):
+        raise click.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(known)}.")
+    wanted = set(only or known)
+    folder = work or Path(tempfile.mkdtemp(prefix="cdc-bench-"))
+    began = time.perf_counter()
+    results = Results()
+    watch = machine.MemoryWatch()
+    try:
+        workshop = open_workshop(folder.resolve())
+        for family, (_, run) in FAMILIES.items():
+            watch.reset()
+            run(workshop, sizes, wanted, results)
+            if watch.peak:
+                results.peaks[family] = watch.peak
+    finally:
+        watch.end()
+        if work is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    metadata = {
+        "scale": scale,
+        "changed": list(changed),
+        "sizes": vars(sizes),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        "seconds": round(time.perf_counter() - began),
+        **machine.describe(),
+    }
+    if profile:
+        profile.write_text(json.dumps(results.profiles, indent=1) + "\n", encoding="utf-8")
+    whole = not only and scale != "tiny"
+    if output or whole:
+        file = output or RESULTS / "latest.json"
+        results.save(file, metadata)
+        click.echo(f"{file} is written")
+    if whole and output is None:
+        for file in report.write(RESULTS / "latest.json", ROOT / "docs"):
+            click.echo(f"{file} is written")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

@@ -1,0 +1,90 @@
+"""What the run had to work with, and the memory it took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import threading
+from importlib.metadata import PackageNotFoundError, version
+
+from dbt.adapters.sparkcdc.java import find_java
+from dbt.adapters.sparkcdc.settings import GIB, cpu_cores, driver_memory, machine_memory
+
+PACKAGES = ("dbt-core", "dbt-spark", "pyspark", "delta-spark", "duckdb", "deltalake")
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def describe() -> dict[str, object]:
+    """Returns cores, memory and versions."""
+    return {
+        "cores": cpu_cores(),
+        "memory_gib": round(machine_memory() / GIB, 1),
+        "spark_driver_memory_gib": round(driver_memory() / GIB, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {"python": platform.python_version(), "java": _java()} | _packages(),
+    }
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _java() -> str:
+    said = subprocess.run(
+        [find_java().home / "bin" / "java", "-version"], capture_output=True, text=True, check=True
+    )
+    return said.stderr.partition('"')[2].partition('"')[0]
+
+
+def tree_memory() -> int:
+    """Returns the resident memory of this process and all below it in MiB: Spark is a child."""
+    try:
+        listed = subprocess.run(
+            ["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return 0  # without `ps` nothing is told of memory
+    children: dict[int, list[int]] = {}
+    resident: dict[int, int] = {}
+    for line in listed.stdout.splitlines():
+        pid, parent, kib = map(int, line.split())
+        children.setdefault(parent, []).append(pid)
+        resident[pid] = kib
+    total, waiting = 0, [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        total += resident.get(pid, 0)
+        waiting += children.get(pid, [])
+    return total // 1024
+
+
+class MemoryWatch:
+    """Looks at the memory of the process tree from time to time.
+
+    Attributes:
+        peak: The most it saw since the last `reset`, in MiB.
+    """
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="memory-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
+            self.peak = max(self.peak, tree_memory())
+
+    def reset(self) -> None:
+        """Forgets what was seen."""
+        self.peak = 0
+
+    def end(self) -> None:
+        """Looks no more."""
+        self._ended.set()

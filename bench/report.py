@@ -1,0 +1,212 @@
+"""Results as a table and a plot in docs/."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bench.results import SYSTEMS
+
+# Workload, our column, the peer's column, the ratio that is not to be passed.
+GOALS = (
+    ("W1", "cdc", "dbt_recipe", 0.15),
+    ("W1", "cdc", "delta_rs", 0.6),
+    ("W1", "cdc", "duckdb", 1.0),
+    ("W2", "cdc", "dbt_recipe", 0.08),
+    ("W2", "cdc", "delta_rs", 0.6),
+    ("W3", "cdc", "dbt_recipe", 0.5),
+    ("W7 first load", "cdc", "spark_write", 1 / 0.6),
+)
+DECODING_GOALS = (("spark_from_json", 1 / 0.7), ("duckdb", 1.0))
+COLORS = {
+    "cdc": "#0b6e4f",
+    "cdc_history": "#7bc8a4",
+    "dbt_recipe": "#c1440e",
+    "dbt_recipe_dv": "#e8985e",
+    "pyspark_merge": "#d9b44a",
+    "duckdb": "#5b6c8f",
+    "delta_rs": "#9a7aa0",
+    "spark_write": "#9e9e9e",
+    "spark_from_json": "#9e9e9e",
+}
+
+INTRODUCTION = Path(__file__).with_name("introduction.md")
+
+
+def write(results: Path, docs: Path) -> list[Path]:
+    """Writes the page and its plot.
+
+    Args:
+        results: The file of results.
+        docs: Folder that gets them.
+
+    Returns:
+        The files.
+    """
+    content = json.loads(results.read_text(encoding="utf-8"))
+    metadata = content.pop("metadata")
+    # The rows of one workload stay as they were measured.
+    content = dict(sorted(content.items(), key=lambda row: row[0].split()[0]))
+    page, plot = docs / "benchmarks.md", docs / "benchmarks.svg"
+    page.write_text(_page(content, metadata), encoding="utf-8")
+    plot.write_text(_plot(content), encoding="utf-8")
+    return [page, plot]
+
+
+def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any]) -> str:
+    details = metadata["details"]
+    versions = ", ".join(f"{name} {number}" for name, number in metadata["versions"].items())
+    peaks = ", ".join(f"{name} {mib:,} MiB" for name, mib in metadata["peak_mib"].items())
+    rows = metadata["sizes"]["sizes"][-1]
+    lines = [
+        INTRODUCTION.read_text(encoding="utf-8"),
+        f"This run: scale {metadata['scale']}, {metadata['date']}, {metadata['cores']} cores,"
+        f" {metadata['memory_gib']} GiB, {versions}.",
+        f"It took {metadata['seconds']} s. Peak memory of dbt, Java and all else: {peaks}.",
+        "",
+        f"W1, W2, W5 and W7 are a table of {rows:,} rows of 6 columns.",
+        f"A batch is {metadata['sizes']['changes']:,} changes unless another number is given.",
+        "",
+        "![Seconds by workload and system](benchmarks.svg)",
+        "",
+        "## Seconds",
+        "",
+    ]
+    plain = {name: row for name, row in seconds.items() if not name.startswith("D ")}
+    lines += _table(plain, details)
+    lines += ["", "## Ratios and goals", "", "| workload | ours to peer | ratio | goal | met |"]
+    lines += ["|---|---|---|---|---|", *_goals(seconds)]
+    lines += ["", *_flatness(seconds)]
+    lines += ["", "## Decoding", "", *_decoding(details, seconds)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(seconds: Mapping[str, Mapping[str, float]], details: Mapping[str, Any]) -> list[str]:
+    used = [name for name in SYSTEMS if any(name in details[workload] for workload in seconds)]
+    lines = [f"| workload | {' | '.join(used)} |", "|---" * (len(used) + 1) + "|"]
+    for workload, row in seconds.items():
+        cells = []
+        for system in used:
+            detail = details[workload].get(system, {})
+            cell = f"{row[system]:.2f}" if system in row else ""
+            if "failed" in detail:
+                cell = "failed"
+            elif detail.get("correct") is False:
+                wrong = detail.get("wrong_keys")
+                cell += f" ✗ {wrong:,} of {detail['keys']:,} keys" if wrong else " ✗"
+            cells.append(cell)
+        lines.append(f"| {workload} | {' | '.join(cells)} |")
+    return lines
+
+
+def _goals(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:
+    for workload, ours, peer, goal in GOALS:
+        for name, row in seconds.items():
+            if name.startswith(workload) and ours in row and row.get(peer):
+                ratio = row[ours] / row[peer]
+                met = "yes" if ratio <= goal else "no"
+                yield f"| {name} | {ours} / {peer} | {ratio:.2f} | {goal:.2f} | {met} |"
+
+
+def _flatness(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:
+    """How cost grows with size and age: the last row of a workload against its first."""
+    for workload, growing in (("W4", "the table"), ("W5", "the batch"), ("W6", "the log")):
+        rows = [row for name, row in seconds.items() if name.split()[0] == workload]
+        names = [name for name in seconds if name.split()[0] == workload]
+        if len(rows) < 2:
+            continue
+        ratios = [
+            f"{system} {rows[-1][system] / rows[0][system]:.2f}"
+            for system in SYSTEMS
+            if system in rows[0] and system in rows[-1]
+        ]
+        goal = "" if workload == "W5" else " The goal is 1.5."
+        yield f"- With {growing} ({names[-1]} against {names[0]}): {', '.join(ratios)}.{goal}"
+
+
+def _decoding(
+    details: Mapping[str, Any], seconds: Mapping[str, Mapping[str, float]]
+) -> Iterable[str]:
+    yield "Thousands of events a second, and megabytes of text a second, on all cores. The goal is"
+    yield "at least 0.7 of `from_json` and more than DuckDB. `flagged` and `delta_cdf` are columns"
+    yield "already: there Spark only reads them."
+    yield ""
+    yield "| format | cdc | | from_json | duckdb | to from_json | to duckdb |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, row in seconds.items():
+        if not name.startswith("D "):
+            continue
+        cells = []
+        for system in ("cdc", "spark_from_json", "duckdb"):
+            detail = details[name].get(system, {})
+            if "events_per_second" not in detail:
+                cells += ["failed"] + ([""] if system == "cdc" else [])
+                continue
+            wrong = " ✗" if detail.get("correct") is False else ""
+            cells.append(f"{detail['events_per_second'] / 1000:,.0f}{wrong}")
+            if system == "cdc":
+                cells.append(f"{detail['megabytes_per_second']:.0f} MB")
+        for peer, _ in DECODING_GOALS:
+            cells.append(f"{row[peer] / row['cdc']:.2f}" if {peer, "cdc"} <= row.keys() else "")
+        yield f"| {name[2:]} | {' | '.join(cells)} |"
+
+
+def _plot(seconds: Mapping[str, Mapping[str, float]]) -> str:
+    """Bars on a logarithmic scale, a group for each workload."""
+    rows = {name: row for name, row in seconds.items() if not name.startswith("D ")}
+    values = [value for row in rows.values() for value in row.values() if value > 0]
+    if not values:
+        return '<svg xmlns="http://www.w3.org/2000/svg"/>\n'
+    low = math.floor(math.log10(min(values)))
+    high = math.ceil(math.log10(max(values)))
+    left, width, bar, gap, top = 230, 640, 11, 12, 70
+    step = width / max(1, high - low)
+
+    def x(value: float) -> float:
+        return left + (math.log10(max(value, 10**low)) - low) * step
+
+    parts: list[str] = []
+    y: float = top
+    used = [name for name in SYSTEMS if any(name in row for row in rows.values())]
+    for workload, row in rows.items():
+        shown = [name for name in used if name in row]
+        middle = y + len(shown) * bar / 2 + 4
+        parts.append(
+            f'<text x="{left - 10}" y="{middle:.0f}" text-anchor="end">{escape(workload)}</text>'
+        )
+        for system in shown:
+            length = max(1.0, x(row[system]) - left)
+            parts.append(
+                f'<rect x="{left}" y="{y:.0f}" width="{length:.1f}" height="{bar - 2}"'
+                f' fill="{COLORS[system]}"><title>{system}: {row[system]} s</title></rect>'
+                f'<text x="{left + length + 4:.1f}" y="{y + bar - 3:.0f}" class="value">'
+                f"{row[system]:.2f}</text>"
+            )
+            y += bar
+        y += gap
+    for power in range(low, high + 1):
+        at = x(10.0**power)
+        parts.insert(
+            0,
+            f'<line x1="{at:.0f}" x2="{at:.0f}" y1="{top - 8}" y2="{y:.0f}" stroke="#ddd"/>'
+            f'<text x="{at:.0f}" y="{top - 12}" text-anchor="middle" class="value">'
+            f"{10.0**power:g} s</text>",
+        )
+    for number, system in enumerate(used):
+        column, line = number % 5, number // 5
+        at = left - 200 + column * 165
+        parts.append(
+            f'<rect x="{at}" y="{14 + line * 18}" width="11" height="11" fill="{COLORS[system]}"/>'
+            f'<text x="{at + 16}" y="{24 + line * 18}">{system}</text>'
+        )
+    total = left + width + 60
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {y + 10:.0f}"'
+        ' font-family="sans-serif" font-size="12">'
+        "<style>.value{font-size:9px;fill:#555}</style>"
+        f'<rect width="{total}" height="{y + 10:.0f}" fill="white"/>' + "".join(parts) + "</svg>\n"
+    )

@@ -1,0 +1,218 @@
+"""The one Spark of a run, and dbt in the same process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
+from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.session import open_session
+from dbt.cli.main import dbtRunner
+
+from bench.data import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILED = {"error", "fail", "runtime error"}
+
+
+class Timing(NamedTuple):
+    """What one piece of work took.
+
+    Attributes:
+        seconds: The work itself; of dbt the sum over its nodes.
+        wall: From call to return; of dbt with reading the project, hooks and so on.
+        nodes: Seconds of each dbt node.
+    """
+
+    seconds: float
+    wall: float
+    nodes: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass
+class Workshop:
+    """Where a run works: its folder and its Spark session.
+
+    Attributes:
+        folder: Holds warehouse, projects, change files and the peers' own files.
+        spark: The session of everything that is not dbt.
+    """
+
+    folder: Path
+    spark: SparkSession
+
+    @property
+    def changes(self) -> Path:
+        """Folder of change files."""
+        return self.folder / "changes"
+
+
+def target(folder: Path, schema: str) -> dict[str, Any]:
+    """Returns the dbt target of all projects: the adapter's own settings, for every system.
+
+    Args:
+        folder: The run's folder.
+        schema: Where models are built.
+    """
+    return {
+        "type": "sparkcdc",
+        "schema": schema,
+        "threads": 1,
+        "warehouse": str(folder / "warehouse"),
+        "spark_log": str(folder / "logs" / "spark.log"),
+        "quick_start": False,
+    }
+
+
+def open_workshop(folder: Path) -> Workshop:
+    """Starts Spark as dbt will find it.
+
+    Args:
+        folder: An empty folder.
+    """
+    given = target(folder, SCHEMA)
+    given.pop("type")
+    given.pop("threads")
+    spark = open_session(SparkCdcCredentials(**given))
+    # Files of changes are read by all systems; Spark's old kind of timestamp is not.
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    spark.sql(f"create schema if not exists {SCHEMA}")
+    return Workshop(folder, spark)
+
+
+@dataclass
+class Project:
+    """A dbt project of the run.
+
+    Attributes:
+        name: Its name, and that of its schema.
+        folder: Where it lies.
+        run: The folder of the run.
+        files: Content by path.
+        installs: Whether it installs the package.
+    """
+
+    name: str
+    folder: Path
+    run: Path
+    files: Mapping[str, str]
+    installs: bool
+    _written: bool = field(default=False, init=False)
+
+    def write(self) -> None:
+        """Writes the project and installs its package."""
+        config: dict[str, Any] = {
+            "name": self.name,
+            "version": "1.0.0",
+            "config-version": 2,
+            "profile": "bench",
+            "models": {self.name: {"+file_format": "delta"}},
+            "flags": {"send_anonymous_usage_stats": False},
+        }
+        files = dict(self.files)
+        if self.installs:
+            config["dispatch"] = [
+                {"macro_namespace": "dbt", "search_order": [self.name, "cdc", "dbt"]}
+            ]
+            config["on-run-start"] = ["{{ cdc.validate() }}"]
+            files["packages.yml"] = yaml.safe_dump({"packages": [{"local": str(ROOT)}]})
+        files["dbt_project.yml"] = yaml.safe_dump(config)
+        files["profiles.yml"] = yaml.safe_dump(
+            {"bench": {"target": "bench", "outputs": {"bench": target(self.run, self.name)}}}
+        )
+        for path, text in files.items():
+            file = self.folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        if self.installs:
+            self.dbt("deps")
+        self._written = True
+
+    def dbt(self, command: str, *arguments: str) -> Timing:
+        """Runs a dbt command in this process.
+
+        Args:
+            command: `build`, `run`, `deps` ...
+            arguments: Its options.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        if not self._written and command != "deps":
+            self.write()
+        began = time.perf_counter()
+        ran = dbtRunner().invoke(
+            [
+                *("--log-level", "none", "--log-level-file", "none", "--no-version-check"),
+                command,
+                *("--project-dir", str(self.folder), "--profiles-dir", str(self.folder)),
+                *arguments,
+            ]
+        )
+        wall = time.perf_counter() - began
+        results = list(getattr(ran.result, "results", []))
+        failed = [f"{r.node.name}: {r.message}" for r in results if str(r.status) in FAILED]
+        if ran.exception or failed or not ran.success:
+            raise RuntimeError(f"dbt {command} of {self.name} failed: {ran.exception or failed}")
+        nodes = {
+            result.node.name: result.execution_time
+            for result in results
+            if result.node.resource_type in ("model", "snapshot")
+        }
+        return Timing(sum(nodes.values()), wall, nodes)
+
+
+class Statement(NamedTuple):
+    """A statement that dbt ran.
+
+    Attributes:
+        node: The connection's name, that is the node.
+        seconds: What it took.
+        sql: Its text.
+    """
+
+    node: str
+    seconds: float
+    sql: str
+
+
+@contextmanager
+def recorded_statements() -> Iterator[list[Statement]]:
+    """Records every statement that dbt sends to Spark, with its time."""
+    statements: list[Statement] = []
+    plain = SparkCdcConnectionManager.execute
+
+    def timed(self: Any, sql: str, *arguments: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return plain(self, sql, *arguments, **options)
+        finally:
+            name = self.get_thread_connection().name or ""
+            statements.append(Statement(name, time.perf_counter() - began, sql))
+
+    SparkCdcConnectionManager.execute = timed  # type: ignore[method-assign]
+    try:
+        yield statements
+    finally:
+        SparkCdcConnectionManager.execute = plain  # type: ignore[method-assign]
+
+
+def as_yaml(value: Any) -> str:
+    """Returns YAML of plain values; JSON is YAML."""
+    return json.dumps(value, indent=1)
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """Returns the text of a file."""
+    return "\n".join(lines) + "\n"

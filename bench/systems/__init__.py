@@ -1,0 +1,1 @@
+"""What is compared: each system loads a table once and then applies batches of changes."""

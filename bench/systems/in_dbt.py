@@ -1,0 +1,252 @@
+"""This package, and the dbt recipe that people use, on the same adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.data import COLUMNS, SCHEMA, Table
+from bench.session import Project, Timing, Workshop, as_yaml
+from bench.systems.base import Arrived, drop_tables, optimize
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMN_LIST = ", ".join(COLUMNS)
+
+
+def _source(tables: Sequence[Table], declaration: dict[str, object] | None) -> str:
+    entries = []
+    for table in tables:
+        entry: dict[str, object] = {"name": table.name, "identifier": f"raw_{table.name}"}
+        if declaration is not None:
+            entry["config"] = {"meta": {"cdc": declaration}}
+            entry["columns"] = [{"name": name, "data_type": kind} for name, kind in COLUMNS.items()]
+        entries.append(entry)
+    return as_yaml(
+        {"version": 2, "sources": [{"name": "log", "schema": SCHEMA, "tables": entries}]}
+    )
+
+
+class _InDbt:
+    """Tables that a dbt project builds."""
+
+    name: str
+    project: Project
+    workshop: Workshop
+    threads: int = 1
+
+    def _build(self, tables: Sequence[Table], *options: str) -> Timing:
+        chosen = [node for table in tables for node in self._nodes(table)]
+        return self.project.dbt(
+            "build", "--select", *chosen, "--threads", str(self.threads), *options
+        )
+
+    def _nodes(self, table: Table) -> list[str]:
+        raise NotImplementedError
+
+    def load(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        if not (self.project.folder / "dbt_project.yml").exists():
+            self.project.write()
+        return self._build(tables)
+
+    def rebuild(self, tables: Sequence[Table]) -> Timing:
+        """Builds the tables anew from all events."""
+        return self._build(tables, "--full-refresh")
+
+    def apply(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        return self._build(tables)
+
+    def lay_out(self, table: Table, files: int) -> None:
+        for name in self.delta_tables(table):
+            optimize(self.workshop, name, files)
+
+    def delta_tables(self, table: Table) -> list[str]:
+        return [f"{self.project.name}.{table.name}"]
+
+    def drop(self, table: Table) -> None:
+        drop_tables(self.workshop, self.delta_tables(table))
+
+
+class Cdc(_InDbt):
+    """This package: staging view, history, final table; or without the history."""
+
+    def __init__(
+        self, workshop: Workshop, tables: Sequence[Table], *, history: bool, threads: int = 1
+    ) -> None:
+        self.name = "cdc_history" if history else "cdc"
+        self.workshop = workshop
+        self.history = history
+        self.threads = threads
+        declaration = {
+            "format": "flagged",
+            "keys": ["id"],
+            "sequence_by": "seq",
+            "event_time": "changed_at",
+            "operation": "flag",
+            "arrival": "batch",
+            "history": history,
+        }
+        files = {"models/sources.yml": _source(tables, declaration)}
+        config = (
+            "{{ config(materialized='incremental', incremental_strategy='merge',"
+            " unique_key=['id']) }}\n"
+        )
+        snapshots = []
+        for table in tables:
+            name = table.name
+            files[f"models/stg_{name}.sql"] = (
+                "{{ config(materialized='view') }}\n"
+                f"{{{{ cdc.events(source('log', '{name}')) }}}}\n"
+            )
+            above = f"{name}_history" if history else f"stg_{name}"
+            files[f"models/{name}.sql"] = f"{config}{{{{ cdc.current(ref('{above}')) }}}}\n"
+            snapshots.append(
+                {
+                    "name": f"{name}_history",
+                    "relation": f"ref('stg_{name}')",
+                    "config": {
+                        "strategy": "cdc.scd2",
+                        "unique_key": ["id"],
+                        "file_format": "delta",
+                    },
+                }
+            )
+        if history:
+            files["snapshots/histories.yml"] = as_yaml({"snapshots": snapshots})
+        name = f"{self.name}_of_{tables[0].name}"
+        self.project = Project(name, _project_folder(workshop, name), workshop.folder, files, True)
+
+    def _nodes(self, table: Table) -> list[str]:
+        history = [f"{table.name}_history"] if self.history else []
+        return [f"stg_{table.name}", *history, table.name]
+
+    def delta_tables(self, table: Table) -> list[str]:
+        names = super().delta_tables(table)
+        return [f"{names[0]}_history", *names] if self.history else names
+
+    def current(self, table: Table) -> DataFrame:
+        rows = self.workshop.spark.table(f"{self.project.name}.{table.name}")
+        return rows if self.history else rows.where("_cdc_deleted_at is null")
+
+    def versions(self, table: Table) -> DataFrame:
+        """Returns the versions of a history, as key and position."""
+        history = self.workshop.spark.table(f"{self.project.name}.{table.name}_history")
+        return history.selectExpr("id", "changed_at")
+
+
+class Recipe(_InDbt):
+    """Latest row of each key by row_number, merged on the key; deletes are a flag.
+
+    With a history also dbt's snapshot by timestamp of the latest rows.
+    """
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        tables: Sequence[Table],
+        *,
+        history: bool,
+        vectors: bool = False,
+        threads: int = 1,
+    ) -> None:
+        self.name = "dbt_recipe_dv" if vectors else "dbt_recipe"
+        self.workshop = workshop
+        self.history = history
+        self.threads = threads
+        files = {"models/sources.yml": _source(tables, None)}
+        # What Spark makes where nothing is said about deletion vectors is a table without them.
+        properties = f"{{'delta.enableDeletionVectors': '{str(vectors).lower()}'}}"
+        snapshots = []
+        for table in tables:
+            name = table.name
+            files[f"models/stg_{name}.sql"] = STAGING.format(columns=COLUMN_LIST, name=name)
+            files[f"models/{name}.sql"] = MERGED.format(
+                columns=COLUMN_LIST, name=name, properties=properties
+            )
+            files[f"models/{name}_current.sql"] = CURRENT.format(columns=COLUMN_LIST, name=name)
+            snapshots.append(
+                {
+                    "name": f"{name}_snapshot",
+                    "relation": f"ref('stg_{name}')",
+                    "config": {
+                        "strategy": "timestamp",
+                        "unique_key": "id",
+                        "updated_at": "changed_at",
+                        "file_format": "delta",
+                        "tblproperties": {"delta.enableDeletionVectors": str(vectors).lower()},
+                    },
+                }
+            )
+        if history:
+            files["snapshots/snapshots.yml"] = as_yaml({"snapshots": snapshots})
+        name = f"{self.name}_of_{tables[0].name}"
+        self.project = Project(name, _project_folder(workshop, name), workshop.folder, files, False)
+
+    def _nodes(self, table: Table) -> list[str]:
+        history = [f"{table.name}_snapshot"] if self.history else []
+        return [f"stg_{table.name}", *history, table.name, f"{table.name}_current"]
+
+    def delta_tables(self, table: Table) -> list[str]:
+        names = super().delta_tables(table)
+        return [f"{names[0]}_snapshot", *names] if self.history else names
+
+    def current(self, table: Table) -> DataFrame:
+        return self.workshop.spark.table(f"{self.project.name}.{table.name}_current")
+
+    def versions(self, table: Table) -> DataFrame:
+        """Returns the versions of a snapshot that are no deletes, as key and position."""
+        snapshot = self.workshop.spark.table(f"{self.project.name}.{table.name}_snapshot")
+        return snapshot.where("not is_deleted").selectExpr("id", "changed_at")
+
+
+def _project_folder(workshop: Workshop, name: str) -> Path:
+    return workshop.folder / "projects" / name
+
+
+STAGING = """\
+{{{{ config(materialized='view') }}}}
+with ranked as (
+    select
+        *,
+        row_number() over (partition by id order by seq desc) as latest
+    from {{{{ source('log', '{name}') }}}}
+)
+
+select
+    {columns},
+    flag = 'D' as is_deleted
+from ranked
+where latest = 1
+"""
+
+# The watermark stands before the window: behind it, every run would sort the whole log.
+MERGED = """\
+{{{{ config(
+    materialized='incremental', incremental_strategy='merge', unique_key='id',
+    tblproperties={properties}
+) }}}}
+with ranked as (
+    select
+        *,
+        row_number() over (partition by id order by seq desc) as latest
+    from {{{{ source('log', '{name}') }}}}
+    {{% if is_incremental() %}}
+    where changed_at > (select max(changed_at) from {{{{ this }}}})
+    {{% endif %}}
+)
+
+select
+    {columns},
+    flag = 'D' as is_deleted
+from ranked
+where latest = 1
+"""
+
+CURRENT = """\
+{{{{ config(materialized='view') }}}}
+select {columns}
+from {{{{ ref('{name}') }}}}
+where not is_deleted
+"""

@@ -1,0 +1,1 @@
+"""What is measured, a family of workloads a module."""
