@@ -77,8 +77,8 @@
         {%- do types.update({row[0]: row[1]}) -%}
     {%- endfor -%}
     {%- set keys = cdc._as_list(node.config.unique_key) -%}
-    {%- set labels = ["_entity_id", "_ended_entity_id", "_former_entity_ids", "_segment_id", "_left_segment_id", "_ended_segment_id",
-        "_resolved"] -%}
+    {%- set labels = ["_entity_id", "_ended_entity_id", "_former_entity_ids", "_segment_id", "_left_segment_id",
+        "_ended_segment_id", "_resolved"] -%}
     {%- set canonical = ["_op", "_seq", "_ts", "_event_id", "_unset", "_arrived"] + labels -%}
     {%- for key in keys -%}
         {%- do canonical.append("_old_" ~ key) -%}
@@ -105,8 +105,8 @@
     {%- endif -%}
     {%- set follows = "_entity_id" in types -%}
     {%- if declaration and declaration.key_changes != follows -%}
-        {%- do problems.append(node.name ~ ": " ~ declaration.table ~ " declares `key_changes: " ~ declaration.key_changes | string | lower
-            ~ "`, and the relation has " ~ ("an" if follows else "no") ~ " `_entity_id`. Where keys change, snapshot a Python model"
+        {%- do problems.append(node.name ~ ": " ~ declaration.table ~ " declares `key_changes: "
+            ~ declaration.key_changes | string | lower ~ "`, and the relation has " ~ ("an" if follows else "no") ~ " `_entity_id`. Where keys change, snapshot a Python model"
             ~ " whose body is `resolve_keys(dbt, session, dbt.ref(...))`, else the staging model itself.") -%}
     {%- endif -%}
     {%- if problems -%}

@@ -27,8 +27,9 @@
 -#}
 {% macro _steps(location) -%}
     {%- set steps = {} -%}
+    {%- set folder = location ~ "/cdc_steps/" ~ invocation_id ~ "/" -%}
     {%- for step in ["events", "changes"] -%}
-        {%- do steps.update({step: {"path": cdc._literal(location ~ "/cdc_steps/" ~ invocation_id ~ "/" ~ step), "view": "cdc_step_" ~ step}}) -%}
+        {%- do steps.update({step: {"path": cdc._literal(folder ~ step), "view": "cdc_step_" ~ step}}) -%}
     {%- endfor -%}
     {{ return(steps) }}
 {%- endmacro %}
@@ -205,11 +206,10 @@ select
     {%- for column in columns %}
     {%- set name = cdc._quoted(column) %}
     {%- if column in t.key_columns + ["dbt_scd_id"] %}
-    coalesce(versions.{{ name }}, known.{{ name }}) as {{ name }}
+    coalesce(versions.{{ name }}, known.{{ name }}) as {{ name }},
     {%- else %}
-    versions.{{ name }}
+    versions.{{ name }},
     {%- endif -%}
-    ,
     {%- endfor %}
     versions._effects
 from versions

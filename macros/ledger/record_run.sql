@@ -34,8 +34,8 @@
             {%- for counter in cdc._ledger_counters() -%}
                 {%- do counters.append(("" if "watermark" in counter else "events_") ~ counter ~ " bigint") -%}
             {%- endfor -%}
-            {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, table_name string, "
-                ~ "node string, " ~ (counters | join(", ")) ~ ", seconds double) using delta") -%}
+            {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, "
+                ~ "table_name string, node string, " ~ (counters | join(", ")) ~ ", seconds double) using delta") -%}
         {%- endif -%}
         {%- do run_query("insert into " ~ ledger ~ " values " ~ (rows | join(", "))) -%}
     {%- endif -%}

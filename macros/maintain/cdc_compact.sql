@@ -122,7 +122,9 @@ ranked_versions as (
         *,
         _seq_end is not null
         {{ "and _age > " ~ (keep_versions | int) if keep_versions is not none }}
-        {{ "and dbt_valid_to < current_timestamp() - make_dt_interval(" ~ (older_than_days | int) ~ ")" if older_than_days is not none }}
+        {%- if older_than_days is not none %}
+        and dbt_valid_to < current_timestamp() - make_dt_interval({{ older_than_days | int }})
+        {%- endif %}
             as _is_dropped
     from numbered_versions
 ),

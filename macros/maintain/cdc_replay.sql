@@ -28,7 +28,9 @@
     {%- endif -%}
     {%- set stamp = cdc._read_stamp(relation) -%}
     {%- if stamp.get("read_to") is none -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ table ~ " has no watermark. Build it first: dbt build --select " ~ table) -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ table ~ " has no watermark. Build it first: dbt build --select " ~ table
+        ) -%}
     {%- endif -%}
     {%- if since is none -%}
         {%- set missed = run_query(cdc._missed_events(d, relation, stamp.read_to)).rows[0] -%}
@@ -40,7 +42,9 @@
     {%- if first is not none and first <= stamp.read_to and not dry_run -%}
         {%- do stamp.update({"read_to": first - 1}) -%}
         {%- do cdc._write_stamp(relation, stamp) -%}
-        {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.replayed' = " ~ cdc._literal(invocation_id) ~ ")") -%}
+        {%- do run_query(
+            "alter table " ~ relation ~ " set tblproperties ('cdc.replayed' = " ~ cdc._literal(invocation_id) ~ ")"
+        ) -%}
         {%- do log("cdc: the next build of " ~ table ~ " reads again from " ~ d.arrival ~ " " ~ first, info=true) -%}
     {%- endif -%}
 {%- endmacro %}

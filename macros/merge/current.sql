@@ -86,7 +86,7 @@
 {% macro _partition_columns() -%}
     {%- set declaration = cdc._upstream_declaration(model) -%}
     {%- for name, expression in (declaration.partition_by if declaration else {}).items() -%}
-        , {{ expression }} as {{ cdc._quoted(name) }}
+        {{ ", " ~ expression ~ " as " ~ cdc._quoted(name) }}
     {%- endfor -%}
 {%- endmacro %}
 
