@@ -30,13 +30,12 @@
     ]) -%}
     {%- do cdc._write_stamp(target, t.position) -%}
     {%- for attempt in range(10) -%}
-        {%- set now = cdc._table_version(target) -%}
-        {%- if now != t.version -%}
+        {%- if cdc._writes_since(target, t.version) -%}
+            {%- do t.update({"version": cdc._table_version(target)}) -%}
             {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
         {%- endif -%}
         {%- do run_query(merge_sql) -%}
-        {%- do t.update({"version": cdc._table_version(target)}) -%}
-        {%- if t.version <= now + 1 -%}
+        {%- if cdc._writes_since(target, t.version) <= 1 -%}
             {{ return("select 'merged' as outcome") }}
         {%- endif -%}
     {%- endfor -%}

@@ -31,6 +31,18 @@
 {%- endmacro %}
 
 
+{#- How often a table was written since a version. Upkeep is no writing: it moves rows, and changes none. -#}
+{% macro _writes_since(relation, version) -%}
+    {%- set writes = [] -%}
+    {%- for commit in run_query("describe history " ~ relation ~ " limit 10") if commit["version"] > version -%}
+        {%- if commit["operation"] not in ["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"] -%}
+            {%- do writes.append(commit["version"]) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(writes | length) }}
+{%- endmacro %}
+
+
 {#- The newest version of a table. -#}
 {% macro _table_version(relation) -%}
     {{ return(run_query("describe history " ~ relation ~ " limit 1")[0]["version"]) }}

@@ -32,10 +32,10 @@
     ]) -%}
     {#- The rows hold for the version that they were computed for. The stamp goes with them: one that fell back is read on from. -#}
     {%- set mark = fromjson(modules.re.search("-- cdc: ({.*})", model.compiled_code).group(1)) -%}
-    {%- if cdc._table_version(target) == mark.version -%}
+    {%- if not cdc._writes_since(target, mark.version) -%}
         {%- do cdc._write_stamp(target, mark.position) -%}
         {%- do run_query(merge_sql) -%}
-        {%- if cdc._table_version(target) <= mark.version + 1 -%}
+        {%- if cdc._writes_since(target, mark.version) <= 1 -%}
             {{ return("select 'merged' as outcome") }}
         {%- endif -%}
     {%- endif -%}

@@ -66,7 +66,7 @@ AUDIT = """
 """
 
 BATCHES = 4
-SCENARIOS = 60
+SCENARIOS = 400
 NAMES = {"I": "insert", "U": "update", "M": "update", "D": "delete", "T": "truncate"}
 
 

@@ -122,6 +122,7 @@ class TestOperations:
         self.repaired_events_take_their_place(project)
         self.compaction_keeps_what_late_events_need(project)
         self.columns_come_and_go(project)
+        self.upkeep_changes_nothing(project)
 
     def the_ledger_counts(self, project: Any) -> None:
         self.arrive(project, 1, event(1, 10, "I", "new", 1), event(2, 10, "I", "new", 2))
@@ -273,3 +274,20 @@ class TestOperations:
         results = run_dbt(["build"], expect_pass=False)
         message = next(result.message for result in results if result.status == "error")
         assert "column `size` is smallint and is now declared as date" in message
+
+    def upkeep_changes_nothing(self, project: Any) -> None:
+        """Small files are put together; less than a week of files is never kept."""
+        table = f"{project.test_schema}.items_final"
+
+        def files() -> int:
+            return self.rows(project, f"describe detail {table}")[0][9]
+
+        before, rows = files(), self.rows(project, f"select * from {table} order by id")
+        self.operate("cdc_optimize", table="items_final", min_small_files=2)
+        assert files() == before > 1
+        self.operate("cdc_optimize", table="items_final", min_small_files=2, dry_run=False)
+        assert files() < before
+        assert self.rows(project, f"select * from {table} order by id") == rows
+        self.operate("cdc_vacuum", dry_run=False)
+        with pytest.raises((DbtRuntimeError, AssertionError)):
+            self.operate("cdc_vacuum", retain_hours=1)

@@ -1,0 +1,48 @@
+{#-
+    `dbt run-operation cdc_optimize --args '{dry_run: false}'`: puts the small files of histories and final tables together, clusters what is
+    clustered, and purges deleted rows from files that hold many. Only where it pays: a table with few files, or with large ones, is left alone.
+-#}
+{% macro cdc_optimize(table=none, small_file_mb=32, min_small_files=16, dry_run=true) -%}
+    {{ return(adapter.dispatch("cdc_optimize", "cdc")(table, small_file_mb, min_small_files, dry_run)) }}
+{%- endmacro %}
+
+
+{% macro default__cdc_optimize(table, small_file_mb, min_small_files, dry_run) -%}
+    {%- for relation in cdc._kept_tables(table) -%}
+        {%- set detail = run_query("describe detail " ~ relation)[0] -%}
+        {%- set files = detail["numFiles"] | int -%}
+        {%- set megabytes = (detail["sizeInBytes"] | int / 1000000) | round(1) -%}
+        {%- set pays = files >= min_small_files and megabytes / files < small_file_mb -%}
+        {%- if pays and not dry_run -%}
+            {%- do run_query("optimize " ~ relation) -%}
+        {%- endif -%}
+        {%- do log(
+            "cdc: " ~ relation.identifier ~ ": " ~ files ~ " files, " ~ megabytes ~ " MB: "
+            ~ ("left alone" if not pays else "would be optimized; run with dry_run: false" if dry_run else "optimized"), info=true
+        ) -%}
+    {%- endfor -%}
+{%- endmacro %}
+
+
+{#- The tables of one node, or of all that this package keeps: those that are there. -#}
+{% macro _kept_tables(table) -%}
+    {%- set nodes = [] -%}
+    {%- if table is not none -%}
+        {%- do nodes.append(cdc._kept_node(table)) -%}
+    {%- else -%}
+        {%- for node in graph.nodes.values() -%}
+            {%- if node.config.get("strategy") == "cdc.scd2" or "macro.cdc.current" in node.depends_on.macros -%}
+                {%- do nodes.append(node) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {%- set there = [] -%}
+    {%- for node in nodes -%}
+        {%- set relation = cdc._relation_of(node) -%}
+        {%- set beside = relation.incorporate(path={"identifier": relation.identifier ~ "_tombstones"}) -%}
+        {%- for candidate in [relation, beside] if load_relation(candidate) is not none -%}
+            {%- do there.append(candidate) -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {{ return(there) }}
+{%- endmacro %}

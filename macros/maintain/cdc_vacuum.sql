@@ -1,0 +1,27 @@
+{#-
+    `dbt run-operation cdc_vacuum --args '{dry_run: false}'`: removes files that histories and final tables no longer own, the steps of past
+    runs among them. Readers and the change feed need files of the recent past: less than a week is refused.
+-#}
+{% macro cdc_vacuum(table=none, retain_hours=168, dry_run=true) -%}
+    {{ return(adapter.dispatch("cdc_vacuum", "cdc")(table, retain_hours, dry_run)) }}
+{%- endmacro %}
+
+
+{% macro default__cdc_vacuum(table, retain_hours, dry_run) -%}
+    {%- if retain_hours | int < 168 -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: cdc_vacuum with `retain_hours: " ~ retain_hours ~ "` could take files from under a reader, a build or a final table that has"
+            ~ " not read its history's changes yet. Keep 168 hours or more."
+        ) -%}
+    {%- endif -%}
+    {%- for relation in cdc._kept_tables(table) -%}
+        {%- set found = run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours dry run").rows | length -%}
+        {%- if found and not dry_run -%}
+            {%- do run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours") -%}
+        {%- endif -%}
+        {%- do log(
+            "cdc: " ~ relation.identifier ~ ": " ~ ("no file" if not found else (found ~ " files or folders"
+            ~ (" would be removed; run with dry_run: false" if dry_run else " removed"))), info=true
+        ) -%}
+    {%- endfor -%}
+{%- endmacro %}
