@@ -154,8 +154,8 @@ def batches_of(cases: dict[str, list[Step]], order: str) -> list[list[Event]]:
 
 
 @pytest.mark.parametrize("order", ["at once", "forward", "backward", "inside out"])
-def test_cases(spark: Any, order: str) -> None:
-    table = Table(spark)
+def test_cases(spark: Any, tmp_path: Path, order: str) -> None:
+    table = Table(spark, tmp_path)
     found: dict[int, tuple[Any, Any]] = {}
     for batch in batches_of(CASES, order):
         found = table.put(batch)
@@ -163,14 +163,16 @@ def test_cases(spark: Any, order: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["plain", "time"])
-def test_a_transaction_is_known_by_time_or_by_sequence(spark: Any, shape: str) -> None:
+def test_a_transaction_is_known_by_time_or_by_sequence(
+    spark: Any, tmp_path: Path, shape: str
+) -> None:
     names = ["swap", "id + 1, ascending", "id + 1, descending", "circle where nobody lives"]
     cases = {name: CASES[name] for name in names}
-    check_cases(cases, Table(spark, shape).put(batches_of(cases, "at once")[0]))
+    check_cases(cases, Table(spark, tmp_path, shape).put(batches_of(cases, "at once")[0]))
 
 
-def test_late_events_of_a_key_before_its_move(spark: Any) -> None:
-    table = Table(spark)
+def test_late_events_of_a_key_before_its_move(spark: Any, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path)
     before, move, after = events_of([Step("A 1", ""), Step("A>B 3", ""), Step("A 4", "")], 0)
     late, end = events_of([Step("A 2", ""), Step("A! 2", "")], 0)
     found = table.put([before, move, after])
@@ -191,7 +193,7 @@ def test_late_events_of_a_key_before_its_move(spark: Any) -> None:
     assert former[move.event_id] == [entity[0]]
 
 
-def test_truncate_ends_all_lives_before_it(spark: Any) -> None:
+def test_truncate_ends_all_lives_before_it(spark: Any, tmp_path: Path) -> None:
     steps = [
         Step("A 1", "x"),
         Step("B 1", "y"),
@@ -204,20 +206,20 @@ def test_truncate_ends_all_lives_before_it(spark: Any) -> None:
     ]
     events = events_of(steps, 0)
     for batches in ([events], [events[:3] + events[4:], [events[3]]], [[e] for e in events[::-1]]):
-        table = Table(spark)
+        table = Table(spark, tmp_path)
         for batch in batches:
             found = table.put(batch)
         check_cases({"truncate": steps}, found)
         assert found[events[3].event_id] == (None, None)
     # An upsert at the very position of the truncate is ended by it.
     same = events_of([Step("T 3 0", ""), Step("A 3 0", ""), Step("A 3 1", "")], 0)
-    found = Table(spark).put(same)
+    found = Table(spark, tmp_path).put(same)
     assert found[same[1].event_id] != found[same[2].event_id]
 
 
-def test_replay_changes_nothing(spark: Any) -> None:
+def test_replay_changes_nothing(spark: Any, tmp_path: Path) -> None:
     for numbered in (True, False):
-        table = Table(spark)
+        table = Table(spark, tmp_path)
         batch = batches_of(CASES, "at once")[0]
         found = table.put(batch + batch, numbered)
         columns = table.known.columns
@@ -238,9 +240,9 @@ class Dbt:
         self.this, self.is_incremental = this, is_incremental
 
 
-def test_dbt_model(spark: Any) -> None:
+def test_dbt_model(spark: Any, tmp_path: Path) -> None:
     [events] = batches_of(CASES, "at once")
-    table = Table(spark)
+    table = Table(spark, tmp_path)
     found = table.put(events)
     spark.sql("create schema if not exists resolved")
     rows = resolve_keys(Dbt("resolved.none", False), spark, table.events())
@@ -265,7 +267,7 @@ def test_refuses_events_that_are_not_canonical(spark: Any) -> None:
 def test_plain_parquet(spark: Any, tmp_path: Path) -> None:
     """Article 000's way: no table format, and only touched partitions are written anew."""
     path = tmp_path / "customers_keys"
-    by_hand = Table(spark)
+    by_hand = Table(spark, tmp_path)
     events: Any = None
     for number, batch in enumerate(batches_of(CASES, "inside out")):
         found = by_hand.put(batch)
@@ -343,9 +345,11 @@ def draw_worlds(count: int, start: int) -> list[Arrivals]:
     return drawn
 
 
-def broken_worlds(spark: Any, drawn: list[Arrivals], truncates: dict[int, Event]) -> dict[int, str]:
+def broken_worlds(
+    spark: Any, tmp_path: Path, drawn: list[Arrivals], truncates: dict[int, Event]
+) -> dict[int, str]:
     """Lets the worlds arrive batch by batch and compares each label with the oracle's."""
-    table = Table(spark)
+    table = Table(spark, tmp_path)
     seen: list[Event] = []
     wrong: dict[int, str] = {}
     label_of: dict[Any, str] = {}
@@ -375,9 +379,9 @@ def broken_worlds(spark: Any, drawn: list[Arrivals], truncates: dict[int, Event]
 
 
 @pytest.mark.parametrize("truncates", [{}, TRUNCATES], ids=["no truncates", "truncates"])
-def test_any_batching_any_order(spark: Any, truncates: dict[int, Event]) -> None:
+def test_any_batching_any_order(spark: Any, tmp_path: Path, truncates: dict[int, Event]) -> None:
     drawn = draw_worlds(SCENARIOS, start=20261121)
-    wrong = broken_worlds(spark, drawn, truncates)
+    wrong = broken_worlds(spark, tmp_path, drawn, truncates)
     if wrong:
         number = min(wrong, key=lambda number: len(drawn[number]))
         pytest.fail(f"{len(wrong)} worlds fail, {wrong[number]}\n{drawn[number]}")
