@@ -267,26 +267,25 @@ def test_refuses_events_that_are_not_canonical(spark: Any) -> None:
 def test_plain_parquet(spark: Any, tmp_path: Path) -> None:
     """Article 000's way: no table format, and only touched partitions are written anew."""
     path = tmp_path / "customers_keys"
-    by_hand = Table(spark, tmp_path)
-    events: Any = None
-    for number, batch in enumerate(batches_of(CASES, "inside out")):
-        found = by_hand.put(batch)
-        events = by_hand.events().withColumn("day", events_day())
-        known = spark.read.parquet(str(path)) if number else None
+    table = Table(spark, tmp_path)
+    [events] = batches_of(CASES, "at once")
+    late = [event for event in events if event.note == "0"]
+    first = [event for event in events if event.note != "0"]
+    found: dict[int, tuple[Any, Any]] = {}
+    for scenarios, batch in [
+        (range(len(CASES)), first),
+        ({0, 1}, [event for event in late if event.scenario in (0, 1)]),
+        (range(2, len(CASES)), [event for event in late if event.scenario not in (0, 1)]),
+    ]:
         before = files_of(path)
-        overwrite_partitions(known, resolve(events, known), str(path), ["day"])
-        touched = {f"day={event.tx}" for event in batch}
-        after = files_of(path)
-        assert touched <= {folder for folder, _ in after - before}
-        assert len(after & before) > 0 or number < 2
+        known = spark.read.parquet(str(path)) if before else None
+        found = table.put(batch)
+        overwrite_partitions(known, resolve(table.events(), known), str(path), ["scenario"])
+        changed = before ^ files_of(path)
+        assert {folder for folder, _ in changed} == {f"scenario={one}" for one in scenarios}
     rows = spark.read.parquet(str(path)).select("_event_id", "_entity_id", "_ended_entity_id")
     assert {row[0]: (row[1], row[2]) for row in rows.collect()} == found
-
-
-def events_day() -> Any:
-    from pyspark.sql import functions as F
-
-    return F.col("_seq.tx").cast("int")
+    check_cases(CASES, found)
 
 
 def files_of(path: Path) -> set[tuple[str, str]]:
@@ -353,7 +352,6 @@ def broken_worlds(
     seen: list[Event] = []
     wrong: dict[int, str] = {}
     label_of: dict[Any, str] = {}
-    row_of: dict[str, Any] = {}
     for batch in range(BATCHES):
         arriving = [
             event._replace(scenario=number)
@@ -365,12 +363,12 @@ def broken_worlds(
         found = table.put(arriving)
         expected = entities(seen)
         assert found.keys() == expected.keys()
+        row_of: dict[str, Any] = {}
         for event in seen:
             for row, label in zip(expected[event.event_id], found[event.event_id], strict=True):
                 same = label_of.setdefault(row, label) == label
                 if (row is None) != (label is None) or not same:
                     wrong[event.scenario or 0] = f"batch {batch}: {event} is {label}, not {row}"
-                # One label, one row: also over the batches, so that a label keeps its meaning.
                 elif label is not None and row_of.setdefault(label, row) != row:
                     wrong[event.scenario or 0] = f"batch {batch}: {row}, {row_of[label]}: {label}"
     assert table.put(seen) == found
