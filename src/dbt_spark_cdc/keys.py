@@ -66,7 +66,8 @@ def resolve(
 
     Args:
         events: Events in the canonical form. Those that `known` has are passed over.
-        known: What earlier calls returned: the latest row of each `_event_id`. None at first.
+        known: What earlier calls returned: the latest row of each `_event_id`, as it is stored.
+            None at first.
         keys: Key columns; by default those that have an `_old_` column.
 
     Returns:
@@ -151,9 +152,9 @@ def overwrite_partitions(
             changes, allowMissingColumns=True
         )
     # Dynamic: partitions without rows in the frame stay as they are.
-    rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(
-        *partition_by
-    ).parquet(path)
+    rows.select(*map(_quoted, changes.columns)).write.mode("overwrite").option(
+        "partitionOverwriteMode", "dynamic"
+    ).partitionBy(*partition_by).parquet(path)
 
 
 def key_columns(events: DataFrame) -> list[str]:
@@ -231,7 +232,7 @@ def _new_events(events: DataFrame, known: DataFrame | None, read_to: int | None)
         F.col("_event_id") == F.col("_new"),
         "left_semi",
     )
-    return new.join(again, "_event_id", "left_anti")
+    return new.join(again, "_event_id", "left_anti").select(*map(_quoted, new.columns))
 
 
 def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: bool) -> DataFrame:
@@ -564,16 +565,13 @@ def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK
             F.col("_at").alias("_further"),
             F.col("_smallest").alias("_smaller"),
         )
-        # Cut off from its past, or each round would plan all rounds before it.
-        state = (
-            state.join(ahead, "_at", "left")
-            .select(
+        state = _forgetful(
+            state.join(ahead, "_at", "left").select(
                 "_linked",
                 F.coalesce("_further", "_at").alias("_at"),
                 F.least("_smallest", "_smaller").alias("_smallest"),
                 F.col("_further").isNotNull().alias("_is_open"),
             )
-            .localCheckpoint()
         )
         if state.where("_is_open").isEmpty():
             break
@@ -582,6 +580,19 @@ def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK
         "_linked",
         F.when(F.col("_is_open"), F.col("_smallest")).otherwise(F.col("_at")).alias("_entity"),
     )
+
+
+def _forgetful(frame: DataFrame) -> DataFrame:
+    """A frame cut off from how it came to be, its estimated size included.
+
+    Spark takes the size of a join for the product of both sides, and a checkpoint keeps that. In a
+    loop of joins the number soon has millions of digits; only a cache knows its true size.
+    """
+    cached = frame.persist()
+    cached.count()
+    cut = cached.localCheckpoint()
+    cached.unpersist()
+    return cut
 
 
 def follow_links(linked: pa.Array, parents: pa.Array) -> tuple[pa.Array, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timezone
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from dbt_spark_cdc.keys import resolve
@@ -35,14 +37,15 @@ def as_row(event: Event, batch: int | None) -> tuple[Any, ...]:
 class Table:
     """What a model with `resolve_keys` keeps."""
 
-    def __init__(self, spark: Any, shape: str = "struct") -> None:
+    def __init__(self, spark: Any, folder: Path, shape: str = "struct") -> None:
         """An empty table.
 
         Args:
             spark: Session.
+            folder: Below it the table is stored.
             shape: What tells the transaction: a `struct` sequence, a `plain` one, the event `time`.
         """
-        self.spark, self.shape = spark, shape
+        self.spark, self.folder, self.shape = spark, mkdtemp(dir=folder), shape
         self.known: Any = None
         self.batch = 0
         self.arrived: list[tuple[Any, ...]] = []
@@ -74,12 +77,12 @@ class Table:
         written = changes.select("_event_id").collect()
         assert len({row[0] for row in written}) == len(written)
         self.changes = len(written)
-        if self.known is None:
-            self.known = changes
-        else:
-            kept = self.known.join(changes, "_event_id", "left_anti")
-            assert kept.columns[1:] == [c for c in changes.columns if c != "_event_id"]
-            self.known = kept.unionByName(changes).localCheckpoint()
+        rows = changes
+        if self.known is not None:
+            rows = self.known.join(changes, "_event_id", "left_anti").unionByName(changes)
+        path = f"{self.folder}/{self.batch}"
+        rows.select(*changes.columns).coalesce(1).write.parquet(path)
+        self.known = self.spark.read.parquet(path)
         return self.labels()
 
     def labels(self) -> dict[int, tuple[Any, Any]]:

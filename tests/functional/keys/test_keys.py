@@ -154,8 +154,8 @@ def batches_of(cases: dict[str, list[Step]], order: str) -> list[list[Event]]:
 
 
 @pytest.mark.parametrize("order", ["at once", "forward", "backward", "inside out"])
-def test_cases(spark: Any, order: str) -> None:
-    table = Table(spark)
+def test_cases(spark: Any, tmp_path: Path, order: str) -> None:
+    table = Table(spark, tmp_path)
     found: dict[int, tuple[Any, Any]] = {}
     for batch in batches_of(CASES, order):
         found = table.put(batch)
@@ -163,14 +163,16 @@ def test_cases(spark: Any, order: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["plain", "time"])
-def test_a_transaction_is_known_by_time_or_by_sequence(spark: Any, shape: str) -> None:
+def test_a_transaction_is_known_by_time_or_by_sequence(
+    spark: Any, tmp_path: Path, shape: str
+) -> None:
     names = ["swap", "id + 1, ascending", "id + 1, descending", "circle where nobody lives"]
     cases = {name: CASES[name] for name in names}
-    check_cases(cases, Table(spark, shape).put(batches_of(cases, "at once")[0]))
+    check_cases(cases, Table(spark, tmp_path, shape).put(batches_of(cases, "at once")[0]))
 
 
-def test_late_events_of_a_key_before_its_move(spark: Any) -> None:
-    table = Table(spark)
+def test_late_events_of_a_key_before_its_move(spark: Any, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path)
     before, move, after = events_of([Step("A 1", ""), Step("A>B 3", ""), Step("A 4", "")], 0)
     late, end = events_of([Step("A 2", ""), Step("A! 2", "")], 0)
     found = table.put([before, move, after])
@@ -191,7 +193,7 @@ def test_late_events_of_a_key_before_its_move(spark: Any) -> None:
     assert former[move.event_id] == [entity[0]]
 
 
-def test_truncate_ends_all_lives_before_it(spark: Any) -> None:
+def test_truncate_ends_all_lives_before_it(spark: Any, tmp_path: Path) -> None:
     steps = [
         Step("A 1", "x"),
         Step("B 1", "y"),
@@ -204,20 +206,20 @@ def test_truncate_ends_all_lives_before_it(spark: Any) -> None:
     ]
     events = events_of(steps, 0)
     for batches in ([events], [events[:3] + events[4:], [events[3]]], [[e] for e in events[::-1]]):
-        table = Table(spark)
+        table = Table(spark, tmp_path)
         for batch in batches:
             found = table.put(batch)
         check_cases({"truncate": steps}, found)
         assert found[events[3].event_id] == (None, None)
     # An upsert at the very position of the truncate is ended by it.
     same = events_of([Step("T 3 0", ""), Step("A 3 0", ""), Step("A 3 1", "")], 0)
-    found = Table(spark).put(same)
+    found = Table(spark, tmp_path).put(same)
     assert found[same[1].event_id] != found[same[2].event_id]
 
 
-def test_replay_changes_nothing(spark: Any) -> None:
+def test_replay_changes_nothing(spark: Any, tmp_path: Path) -> None:
     for numbered in (True, False):
-        table = Table(spark)
+        table = Table(spark, tmp_path)
         batch = batches_of(CASES, "at once")[0]
         found = table.put(batch + batch, numbered)
         columns = table.known.columns
@@ -238,9 +240,9 @@ class Dbt:
         self.this, self.is_incremental = this, is_incremental
 
 
-def test_dbt_model(spark: Any) -> None:
+def test_dbt_model(spark: Any, tmp_path: Path) -> None:
     [events] = batches_of(CASES, "at once")
-    table = Table(spark)
+    table = Table(spark, tmp_path)
     found = table.put(events)
     spark.sql("create schema if not exists resolved")
     rows = resolve_keys(Dbt("resolved.none", False), spark, table.events())
@@ -265,26 +267,25 @@ def test_refuses_events_that_are_not_canonical(spark: Any) -> None:
 def test_plain_parquet(spark: Any, tmp_path: Path) -> None:
     """Article 000's way: no table format, and only touched partitions are written anew."""
     path = tmp_path / "customers_keys"
-    by_hand = Table(spark)
-    events: Any = None
-    for number, batch in enumerate(batches_of(CASES, "inside out")):
-        found = by_hand.put(batch)
-        events = by_hand.events().withColumn("day", events_day())
-        known = spark.read.parquet(str(path)) if number else None
+    table = Table(spark, tmp_path)
+    [events] = batches_of(CASES, "at once")
+    late = [event for event in events if event.note == "0"]
+    first = [event for event in events if event.note != "0"]
+    found: dict[int, tuple[Any, Any]] = {}
+    for scenarios, batch in [
+        (range(len(CASES)), first),
+        ({0, 1}, [event for event in late if event.scenario in (0, 1)]),
+        (range(2, len(CASES)), [event for event in late if event.scenario not in (0, 1)]),
+    ]:
         before = files_of(path)
-        overwrite_partitions(known, resolve(events, known), str(path), ["day"])
-        touched = {f"day={event.tx}" for event in batch}
-        after = files_of(path)
-        assert touched <= {folder for folder, _ in after - before}
-        assert len(after & before) > 0 or number < 2
+        known = spark.read.parquet(str(path)) if before else None
+        found = table.put(batch)
+        overwrite_partitions(known, resolve(table.events(), known), str(path), ["scenario"])
+        changed = before ^ files_of(path)
+        assert {folder for folder, _ in changed} == {f"scenario={one}" for one in scenarios}
     rows = spark.read.parquet(str(path)).select("_event_id", "_entity_id", "_ended_entity_id")
     assert {row[0]: (row[1], row[2]) for row in rows.collect()} == found
-
-
-def events_day() -> Any:
-    from pyspark.sql import functions as F
-
-    return F.col("_seq.tx").cast("int")
+    check_cases(CASES, found)
 
 
 def files_of(path: Path) -> set[tuple[str, str]]:
@@ -343,13 +344,14 @@ def draw_worlds(count: int, start: int) -> list[Arrivals]:
     return drawn
 
 
-def broken_worlds(spark: Any, drawn: list[Arrivals], truncates: dict[int, Event]) -> dict[int, str]:
+def broken_worlds(
+    spark: Any, tmp_path: Path, drawn: list[Arrivals], truncates: dict[int, Event]
+) -> dict[int, str]:
     """Lets the worlds arrive batch by batch and compares each label with the oracle's."""
-    table = Table(spark)
+    table = Table(spark, tmp_path)
     seen: list[Event] = []
     wrong: dict[int, str] = {}
     label_of: dict[Any, str] = {}
-    row_of: dict[str, Any] = {}
     for batch in range(BATCHES):
         arriving = [
             event._replace(scenario=number)
@@ -361,12 +363,12 @@ def broken_worlds(spark: Any, drawn: list[Arrivals], truncates: dict[int, Event]
         found = table.put(arriving)
         expected = entities(seen)
         assert found.keys() == expected.keys()
+        row_of: dict[str, Any] = {}
         for event in seen:
             for row, label in zip(expected[event.event_id], found[event.event_id], strict=True):
                 same = label_of.setdefault(row, label) == label
                 if (row is None) != (label is None) or not same:
                     wrong[event.scenario or 0] = f"batch {batch}: {event} is {label}, not {row}"
-                # One label, one row: also over the batches, so that a label keeps its meaning.
                 elif label is not None and row_of.setdefault(label, row) != row:
                     wrong[event.scenario or 0] = f"batch {batch}: {row}, {row_of[label]}: {label}"
     assert table.put(seen) == found
@@ -375,9 +377,9 @@ def broken_worlds(spark: Any, drawn: list[Arrivals], truncates: dict[int, Event]
 
 
 @pytest.mark.parametrize("truncates", [{}, TRUNCATES], ids=["no truncates", "truncates"])
-def test_any_batching_any_order(spark: Any, truncates: dict[int, Event]) -> None:
+def test_any_batching_any_order(spark: Any, tmp_path: Path, truncates: dict[int, Event]) -> None:
     drawn = draw_worlds(SCENARIOS, start=20261121)
-    wrong = broken_worlds(spark, drawn, truncates)
+    wrong = broken_worlds(spark, tmp_path, drawn, truncates)
     if wrong:
         number = min(wrong, key=lambda number: len(drawn[number]))
         pytest.fail(f"{len(wrong)} worlds fail, {wrong[number]}\n{drawn[number]}")
