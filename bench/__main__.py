@@ -62,6 +62,8 @@ def main(
             run(workshop, sizes, wanted, results)
             if watch.peak:
                 results.peaks[family] = watch.peak
+            # Of a run that is ended early, this is what there is.
+            results.save(folder / "results.json", {"family": family})
     finally:
         watch.end()
         if work is None:

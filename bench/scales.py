@@ -32,14 +32,14 @@ class Scale:
 
     repeats: int = 3
     few_repeats: int = 1
-    sizes: tuple[int, ...] = (200_000, 2_000_000)
+    sizes: tuple[int, ...] = (100_000, 1_000_000)
     files: int = 16
     changes: int = 1_000
     bulk_changes: tuple[int, ...] = (10_000, 100_000)
-    age_batches: int = 10
+    age_batches: int = 6
     large_tables: int = 2
     large_rows: int = 200_000
-    small_tables: int = 6
+    small_tables: int = 4
     small_rows: tuple[int, int] = (2_000, 2_000)
     threads: int = 4
     messages: int = 100_000
