@@ -269,11 +269,11 @@ class TestOperations:
             ("c", "red")
         ]
         write_file(
-            declared.replace("smallint", "date"), project.project_root, "models", "sources.yml"
+            declared.replace("smallint", "string"), project.project_root, "models", "sources.yml"
         )
         results = run_dbt(["build"], expect_pass=False)
         message = next(result.message for result in results if result.status == "error")
-        assert "column `size` is smallint and is now declared as date" in message
+        assert "column `size` is smallint and is now declared as string" in message
 
     def upkeep_changes_nothing(self, project: Any) -> None:
         """Small files are put together; less than a week of files is never kept."""
