@@ -546,6 +546,8 @@ def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK
     Returns:
         `_linked`, `_entity`: the first segment, or the smallest one in a circle.
     """
+    if count == 0:
+        return links.withColumnRenamed("_parent", "_entity")
     if count <= links_a_task:
         return links.repartition(1).mapInArrow(_follow_batches, "_linked string, _entity string")
     state = links.select(
