@@ -474,7 +474,7 @@ def _kept_segments(loaded: DataFrame) -> DataFrame:
             ),
         ),
         F.when(
-            ~F.col("_at_old") & F.col("_follows") & F.col("_left_segment_id").isNotNull(),
+            ~F.col("_at_old") & F.col("_left_segment_id").isNotNull(),
             F.struct(
                 F.lit(LEFT).alias("_part"),
                 F.col("_left_segment_id").alias("_segment_id"),
@@ -511,36 +511,30 @@ def _by_event(parts: DataFrame) -> DataFrame:
 
 def _labels(found: DataFrame) -> DataFrame:
     """Follows the links to the first segment of each entity, whose id is the entity's."""
-    links = found.where("_left_segment_id is not null").select(
+    # Of an entity that keeps its label not all links need be here.
+    links = found.where("_left_segment_id is not null and _kept_own is null").select(
         F.col("_segment_id").alias("_linked"), F.col("_left_segment_id").alias("_parent")
     )
-    count, any_ended = found.agg(
-        F.count("_left_segment_id"), F.count("_ended_segment_id")
+    count, ended = found.agg(
+        F.count_if(F.expr("_left_segment_id is not null and _kept_own is null")),
+        F.count("_ended_segment_id"),
     ).collect()[0]
-    found = found.withColumns(
-        {
-            "_entity_id": F.coalesce("_kept_own", "_segment_id"),
-            "_ended_entity_id": F.coalesce("_kept_ended", "_ended_segment_id"),
-        }
-    ).drop("_kept_own", "_kept_ended")
-    if count == 0:
-        return found
-    roots = _hint(find_entities(links, count), count)
-    found = (
-        found.join(roots, F.col("_segment_id") == F.col("_linked"), "left")
-        .withColumn("_entity_id", F.coalesce("_entity", "_entity_id"))
-        .drop(*roots.columns)
-    )
-    if any_ended == 0:
-        return found
+    roots = _hint(find_entities(links, count).localCheckpoint(), count)
+
+    def with_label(frame: DataFrame, label: str, kept: str, segment: str) -> DataFrame:
+        entity = F.coalesce(kept, "_entity", segment).alias(label)
+        joined = frame.join(roots, F.col(segment) == F.col("_linked"), "left")
+        return joined.select(*frame.columns, entity)
+
+    labels = with_label(found, "_entity_id", "_kept_own", "_segment_id")
+    others = labels.withColumn("_ended_entity_id", F.lit(None).cast("string"))
+    if ended == 0:
+        return others
     # Apart, since a join on a column that is mostly NULL puts most rows into one task.
-    ended = found.where("_ended_segment_id is not null")
-    ended = (
-        ended.join(roots, F.col("_ended_segment_id") == F.col("_linked"), "left")
-        .withColumn("_ended_entity_id", F.coalesce("_entity", "_ended_entity_id"))
-        .drop(*roots.columns)
+    takers = labels.where("_ended_segment_id is not null")
+    return others.where("_ended_segment_id is null").union(
+        with_label(takers, "_ended_entity_id", "_kept_ended", "_ended_segment_id")
     )
-    return found.where("_ended_segment_id is null").unionByName(ended)
 
 
 def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK) -> DataFrame:
@@ -554,6 +548,8 @@ def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK
     Returns:
         `_linked`, `_entity`: the first segment, or the smallest one in a circle.
     """
+    if count == 0:
+        return links.withColumnRenamed("_parent", "_entity")
     if count <= links_a_task:
         return links.repartition(1).mapInArrow(_follow_batches, "_linked string, _entity string")
     state = links.select(
