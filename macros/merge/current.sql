@@ -14,12 +14,12 @@
     {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
     {%- set updates = runs and is_incremental() -%}
     {%- set seen = {"read": none, "now": none, "id": none, "columns": none} -%}
+    {%- set columns = {} -%}
     {%- if runs -%}
         {%- do seen.update({
             "now": run_query("describe history " ~ history ~ " limit 1")[0]["version"],
             "id": cdc._table_properties(history).get("cdc.build"),
         }) -%}
-        {%- set columns = {} -%}
         {%- for column in adapter.get_columns_in_relation(history) -%}
             {%- do columns.update({column.name: column.dtype}) -%}
         {%- endfor -%}
@@ -49,6 +49,9 @@
         {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- elif seen.read == seen.now -%}
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
+    {%- elif "_entity_id" in columns -%}
+        {#- A row can leave a key that another one has: what changed does not tell who has it now. -#}
+        {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- endif -%}
     {{ return(cdc._merge_mark(seen.at, position) ~ cdc._changed_rows(history, seen.read, seen.now)) }}
 {%- endmacro %}

@@ -11,15 +11,9 @@
         {%- do columns.append(cdc._quoted(column.name)) -%}
     {%- endfor -%}
     {%- set dest = "struct(DBT_INTERNAL_DEST." ~ (columns | join(", DBT_INTERNAL_DEST.")) ~ ")" -%}
-    {#- Of two rows that had a key at one position only the one that is there can leave it. -#}
-    {%- set is_gone = "DBT_INTERNAL_DEST._cdc_seq <= DBT_INTERNAL_SOURCE._cdc_seq" -%}
-    {%- if "`_entity_id`" in columns -%}
-        {%- set is_gone = "(DBT_INTERNAL_DEST._cdc_seq < DBT_INTERNAL_SOURCE._cdc_seq"
-            ~ " or DBT_INTERNAL_DEST._entity_id = DBT_INTERNAL_SOURCE._entity_id)" -%}
-    {%- endif -%}
     {%- set merge_sql = cdc._merge(target, source, cdc._key_predicates(cdc._as_list(unique_key)) + (incremental_predicates or []), [
         {
-            "when": "matched and DBT_INTERNAL_SOURCE._op = 'D' and " ~ is_gone,
+            "when": "matched and DBT_INTERNAL_SOURCE._op = 'D' and DBT_INTERNAL_DEST._cdc_seq <= DBT_INTERNAL_SOURCE._cdc_seq",
             "then": "delete",
         },
         {
