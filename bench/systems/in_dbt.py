@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ def _source(tables: Sequence[Table], declaration: dict[str, object] | None) -> s
     )
 
 
-class _InDbt:
+class _InDbt(ABC):
     """Tables that a dbt project builds."""
 
     name: str
@@ -43,8 +44,9 @@ class _InDbt:
             "build", "--select", *chosen, "--threads", str(self.threads), *options
         )
 
+    @abstractmethod
     def _nodes(self, table: Table) -> list[str]:
-        raise NotImplementedError
+        """The models and snapshots of a table, in order."""
 
     def load(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
         if not (self.project.folder / "dbt_project.yml").exists():

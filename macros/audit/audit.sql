@@ -14,7 +14,7 @@
         {{ return("select 1 as events_read") }}
     {%- endif -%}
     {%- set d = cdc._upstream_declaration(cdc._node_of(history)) -%}
-    {%- set beside = history.incorporate(path={"identifier": history.identifier ~ "_tombstones"}) -%}
+    {%- set beside = cdc._tombstones_of(history) -%}
     {%- set tombstones = d.history and load_relation(beside) -%}
     {%- set forgets = not d.history or "cdc.compacted" in cdc._table_properties(history) -%}
     {#- Ends of what nobody saw are noted by the first run that finds some. Until then there is nothing to compare them with. -#}

@@ -8,11 +8,7 @@
     {%- set asked -%}
 with new_batches as (
     select distinct cast({{ d.batch_order }} as bigint) as _number
-    from {{ d.relation }}
-    where
-        {{ "(" ~ d.where ~ ")" if d.where else "true" }}
-        {{ "and " ~ d.arrival ~ " > " ~ t.read_from if t.read_from is not none }}
-        {{ "and " ~ d.arrival ~ " <= " ~ t.read_to if t.read_to is not none }}
+    {{ cdc._from_new_rows(t) }}
 )
 
 select

@@ -2,6 +2,10 @@
     Beside a history stands <history>_tombstones: the deletes of keys that no version was seen of, and the truncates. Both
     decide what becomes of rows that arrive later. Keys are NULL for a truncate.
 -#}
+{% macro _tombstones_of(history) -%}
+    {{ return(history.incorporate(path={"identifier": history.identifier ~ "_tombstones"})) }}
+{%- endmacro %}
+
 
 {#-
     Whether a history has tombstones. The first build writes none, for it would have to decode everything twice; the second run

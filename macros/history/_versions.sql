@@ -15,7 +15,7 @@
     {%- set times = "_ts, " if t.time == "_ts" else "" -%}
     {%- set event_order = "partition by " ~ keys ~ " order by _seq, _is_end, _event_id, _op" ~ (", _is_new" if t.counted) -%}
     {%- set version_order = "partition by " ~ keys ~ " order by _version" -%}
-    {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
+    {%- set untracked = cdc._untracked(t) -%}
 truncate_positions as (
     select collect_list(struct(_seq, {{ times }}_event_id)) as _positions
     from truncates
@@ -171,7 +171,7 @@ versions as (
         coalesce(_close._seq, lead(_seq) over ({{ version_order }})) as _seq_end,
         _created as _cdc_created_at,
         _change._seq as _cdc_seq,
-        {{ cdc._events_and_move(t, version_order) if t.follows else "_events" }},
+        _events,
         {%- if t.counted %}
         _effects,
         {%- endif %}
@@ -194,28 +194,9 @@ versions as (
 {%- endmacro %}
 
 
-{#- The events of a version; where its row goes on under another key, they end with the move, for whoever reads by key. -#}
-{% macro _events_and_move(t, version_order) -%}
-    {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
-    {%- set same = [] -%}
-    {%- for key in t.follows -%}
-        {%- set name = "_values." ~ cdc._quoted(key) -%}
-        {%- do same.append(name ~ " <=> lead(" ~ name ~ ") over (" ~ version_order ~ ")") -%}
-    {%- endfor -%}
-if(
-            _close is not null or lead(_seq) over ({{ version_order }}) is null or ({{ same | join(" and ") }}),
-            _events,
-            concat(_events, array(struct(
-                lead(_seq) over ({{ version_order }}) as _seq,
-                'M' as _op,
-                cast(0 as bigint) as _event_id,
-                {{ "lead(_from) over (" ~ version_order ~ ") as _ts," if t.time == "_ts" }}
-                cast(array() as array<string>) as _unset
-                {%- if untracked %},
-                {{ cdc._no_image(t, untracked) }} as _image
-                {%- endif %}
-            )))
-        ) as _events
+{#- Columns whose change begins no version: the events of a version keep an image of them. -#}
+{% macro _untracked(t) -%}
+    {{ return(t.value_columns | reject("in", t.tracked) | list) }}
 {%- endmacro %}
 
 

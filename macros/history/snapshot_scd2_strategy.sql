@@ -12,13 +12,13 @@
     {%- set t = cdc._history_traits(node, node.compiled_code) -%}
     {%- if target_exists -%}
         {%- do cdc._refuse_drift(node, t, cdc._table_properties(target)) -%}
-        {%- do cdc._evolve_to(t, target, t.value_columns | reject("in", t.tracked) | list) -%}
+        {%- do cdc._evolve_to(t, target, cdc._untracked(t)) -%}
     {%- endif -%}
     {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
     {%- set stamp = cdc._read_stamp(target) if target_exists and not rebuild else {} -%}
     {%- do t.update({
         "target": target,
-        "tombstones": target.incorporate(path={"identifier": target.identifier ~ "_tombstones"}),
+        "tombstones": cdc._tombstones_of(target),
         "tombstones_known": "tombstones" in stamp,
         "rebuild": rebuild,
         "counted": target_exists,

@@ -86,7 +86,7 @@ left semi join touched_keys on {{ cdc._same(t.key_columns, "history", "touched_k
 {% macro _changed_versions(t) -%}
     {%- set keys = cdc._column_list(t.key_columns) -%}
     {%- set times = "_ts, " if t.time == "_ts" else "" -%}
-    {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
+    {%- set untracked = cdc._untracked(t) -%}
     {%- set columns = cdc._history_columns(t) -%}
 with known_versions as (
     {{ cdc._known_versions(t) | indent(4) }}

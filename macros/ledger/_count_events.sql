@@ -16,7 +16,7 @@
     {%- set counted = "_op <> 'M'" ~ (" and size(_former_entity_ids) = 0" if t.follows) -%}
     {%- set row = run_query(
         "select count_if(" ~ counted ~ "), count_if(_op = 'T'), count(distinct if(_op = 'T', _event_id, null)), "
-        ~ (cdc._raw_count(t) if d else "null") ~ " from " ~ t.steps.events.view
+        ~ ("(select count(*) " ~ cdc._from_new_rows(t) ~ ")" if d else "null") ~ " from " ~ t.steps.events.view
     ).rows[0] -%}
     {%- set good = row[0] | int -%}
     {%- do t.update({"truncates": row[1], "counters": {
@@ -61,7 +61,8 @@
 {#- A first build folds all events in one statement: only what it reads is counted. -#}
 {% macro _record_first_build(t, node) -%}
     {%- if t.declaration and not t.follows -%}
-        {%- do cdc._record(t, {"read": run_query("select " ~ cdc._raw_count(t)).rows[0][0], "watermark_after": t.read_to}) -%}
+        {%- set read = run_query("select count(*) " ~ cdc._from_new_rows(t)).rows[0][0] -%}
+        {%- do cdc._record(t, {"read": read, "watermark_after": t.read_to}) -%}
     {%- endif -%}
 {%- endmacro %}
 
@@ -80,10 +81,10 @@
 {%- endmacro %}
 
 
-{% macro _raw_count(t) -%}
+{#- The raw rows of the table that a run reads. -#}
+{% macro _from_new_rows(t) -%}
     {%- set d = t.declaration -%}
-    {{ return("(select count(*) from " ~ d.relation ~ " where " ~ ("(" ~ d.where ~ ") and " if d.where else "")
-        ~ cdc._is_new_row(t, d.arrival) ~ ")") }}
+    {{ return("from " ~ d.relation ~ " where " ~ ("(" ~ d.where ~ ") and " if d.where else "") ~ cdc._is_new_row(t, d.arrival)) }}
 {%- endmacro %}
 
 

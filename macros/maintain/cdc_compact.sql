@@ -16,13 +16,7 @@
             "cdc: cdc_compact needs `keep_versions`, `older_than_days` or both: the versions that are dropped are beyond both."
         ) -%}
     {%- endif -%}
-    {%- set histories = [] -%}
-    {%- if table is not none -%}
-        {%- do histories.append(cdc._kept_node(table)) -%}
-    {%- else -%}
-        {%- do histories.extend(graph.nodes.values() | selectattr("config.strategy", "equalto", "cdc.scd2")) -%}
-    {%- endif -%}
-    {%- for node in histories -%}
+    {%- for node in cdc._kept_nodes(table) if node.resource_type == "snapshot" or table is not none -%}
         {%- set d = cdc._upstream_declaration(node) -%}
         {%- set relation = cdc._relation_of(node) -%}
         {%- if node.resource_type != "snapshot" -%}
@@ -58,7 +52,7 @@
         "types": types,
         "time": "_seq" if types["dbt_valid_from"] == types["_seq"] and "_ts" not in types["_events"] else "_ts",
         "target": relation,
-        "tombstones": relation.incorporate(path={"identifier": relation.identifier ~ "_tombstones"}),
+        "tombstones": cdc._tombstones_of(relation),
     }) -%}
     {{ return(t) }}
 {%- endmacro %}
@@ -107,7 +101,7 @@
 -#}
 {% macro _compacted_versions(t, keep_versions, older_than_days) -%}
     {%- set keys = cdc._column_list(t.key_columns) -%}
-    {%- set untracked = t.value_columns | reject("in", t.tracked) | list -%}
+    {%- set untracked = cdc._untracked(t) -%}
     {%- set unset = [] -%}
     {%- for column in t.value_columns -%}{%- do unset.append(cdc._literal(column)) -%}{%- endfor -%}
 with numbered_versions as (

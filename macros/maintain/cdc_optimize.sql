@@ -22,27 +22,3 @@
         ) -%}
     {%- endfor -%}
 {%- endmacro %}
-
-
-{#- The tables of one node, or of all that this package keeps: those that are there. -#}
-{% macro _kept_tables(table) -%}
-    {%- set nodes = [] -%}
-    {%- if table is not none -%}
-        {%- do nodes.append(cdc._kept_node(table)) -%}
-    {%- else -%}
-        {%- for node in graph.nodes.values() -%}
-            {%- if node.config.get("strategy") == "cdc.scd2" or "macro.cdc.current" in node.depends_on.macros -%}
-                {%- do nodes.append(node) -%}
-            {%- endif -%}
-        {%- endfor -%}
-    {%- endif -%}
-    {%- set there = [] -%}
-    {%- for node in nodes -%}
-        {%- set relation = cdc._relation_of(node) -%}
-        {%- set beside = relation.incorporate(path={"identifier": relation.identifier ~ "_tombstones"}) -%}
-        {%- for candidate in [relation, beside] if load_relation(candidate) is not none -%}
-            {%- do there.append(candidate) -%}
-        {%- endfor -%}
-    {%- endfor -%}
-    {{ return(there) }}
-{%- endmacro %}

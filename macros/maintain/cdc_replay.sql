@@ -9,7 +9,7 @@
 
 
 {% macro default__cdc_replay(table, since, dry_run) -%}
-    {%- set node = cdc._kept_node(table) -%}
+    {%- set node = cdc._kept_nodes(table)[0] -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set relation = cdc._relation_of(node) -%}
     {%- if d.key_changes -%}
@@ -51,7 +51,7 @@
 
 
 {% macro _missed_events(d, history, read_to) -%}
-    {%- set beside = history.incorporate(path={"identifier": history.identifier ~ "_tombstones"}) -%}
+    {%- set beside = cdc._tombstones_of(history) -%}
 with {{ cdc._decoded_events(d, d.relation) }},
 
 known_events as (
@@ -72,26 +72,4 @@ left anti join known_events on identified_events._event_id = known_events._event
 where
     identified_events._reason is null
     and identified_events._arrived <= {{ read_to }}
-{%- endmacro %}
-
-
-{#- The snapshot or model of a name whose table this package keeps. -#}
-{% macro _kept_node(name) -%}
-    {%- set kept = [] -%}
-    {%- for node in graph.nodes.values() -%}
-        {%- if node.config.get("strategy") == "cdc.scd2" or "macro.cdc.current" in node.depends_on.macros -%}
-            {%- if node.name == name -%}
-                {{ return(node) }}
-            {%- endif -%}
-            {%- do kept.append(node.name) -%}
-        {%- endif -%}
-    {%- endfor -%}
-    {%- do exceptions.raise_compiler_error(
-        "cdc: " ~ name ~ " is no table that this package keeps. They are: " ~ (kept | sort | join(", ")) ~ "."
-    ) -%}
-{%- endmacro %}
-
-
-{% macro _relation_of(node) -%}
-    {{ return(api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table")) }}
 {%- endmacro %}

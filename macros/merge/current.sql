@@ -17,7 +17,7 @@
     {%- set columns = {} -%}
     {%- if runs -%}
         {%- do seen.update({
-            "now": run_query("describe history " ~ history ~ " limit 1")[0]["version"],
+            "now": cdc._table_version(history),
             "id": cdc._table_properties(history).get("cdc.build"),
         }) -%}
         {%- for column in adapter.get_columns_in_relation(history) -%}
@@ -45,12 +45,10 @@
     {%- endif -%}
     {%- if not updates -%}
         {{ return(cdc._current_rows(history)) }}
-    {%- elif seen.read is none -%}
-        {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- elif seen.read == seen.now -%}
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
-    {%- elif "_entity_id" in columns -%}
-        {#- A row can leave a key that another one has: what changed does not tell who has it now. -#}
+    {#- Where rows are followed, one can leave a key that another has: what changed does not tell who has it now. -#}
+    {%- elif seen.read is none or "_entity_id" in columns -%}
         {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- endif -%}
     {{ return(cdc._merge_mark(seen.at, position) ~ cdc._changed_rows(history, seen.read, seen.now)) }}

@@ -132,15 +132,8 @@ def keys_model(config: TableConfig) -> str:
     Args:
         config: Row of the CONFIG table.
     """
-    settings = {
-        "materialized": "incremental",
-        "incremental_strategy": "merge",
-        "unique_key": "_event_id",
-        "file_format": "delta",
-    }
-    lines = [f'        {name}="{value}",' for name, value in settings.items()]
-    if config.tags:
-        lines.append(f"        tags={json.dumps(config.tags)},")
+    settings = _merged(config, "_event_id")
+    lines = [f"        {name}={json.dumps(value)}," for name, value in settings.items()]
     return (
         "from dbt_spark_cdc.keys import resolve_keys\n\n\n"
         "def model(dbt, session):\n    dbt.config(\n" + "\n".join(lines) + "\n    )\n"
@@ -176,18 +169,24 @@ def final_sql(config: TableConfig) -> str:
     Args:
         config: Row of the CONFIG table.
     """
+    settings = _merged(config, config.unique_key)
+    if config.partition:
+        settings["partition_by"] = [config.partition]
+    read = config.versions if config.history else config.staging
+    return f"{_config(settings)}\n{{{{ cdc.current(ref('{read}')) }}}}\n"
+
+
+def _merged(config: TableConfig, key: str | Sequence[str]) -> dict[str, Any]:
+    """Settings of a model that is merged into by a key."""
     settings: dict[str, Any] = {
         "materialized": "incremental",
         "incremental_strategy": "merge",
-        "unique_key": config.unique_key,
+        "unique_key": key,
         "file_format": "delta",
     }
-    if config.partition:
-        settings["partition_by"] = [config.partition]
     if config.tags:
         settings["tags"] = list(config.tags)
-    read = config.versions if config.history else config.staging
-    return f"{_config(settings)}\n{{{{ cdc.current(ref('{read}')) }}}}\n"
+    return settings
 
 
 def _config(settings: Mapping[str, Any]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from math import prod
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.functional.draws import draw
 from tests.functional.oracle import Event
 
 BATCHES = 3
@@ -70,22 +70,7 @@ def draw_scenarios(count: int, start: int) -> list[Scenario]:
         count: How many.
         start: Seed of the draw.
     """
-    drawn: list[Scenario] = []
-
-    @seed(start)
-    @settings(
-        max_examples=count,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(scenarios)
-    def collect(scenario: Scenario) -> None:
-        drawn.append(scenario)
-
-    collect()
-    return drawn
+    return draw(scenarios, count, start)
 
 
 def pack(scenarios: Iterable[Scenario]) -> list[Arrival]:

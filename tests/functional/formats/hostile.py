@@ -14,9 +14,9 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from tests.functional.draws import draw
 from tests.functional.formats.test_debezium import CODES, GONE, change
 from tests.functional.formats.test_messages import canal, dms, maxwell, ogg, transaction
 
@@ -436,19 +436,4 @@ def draw_rows(row: Callable[[Random], Any], count: int, start: int) -> list[Any]
         count: How many.
         start: Seed of the draw.
     """
-    drawn: list[Any] = []
-
-    @seed(start)
-    @settings(
-        max_examples=count,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.randoms(use_true_random=True))
-    def collect(random: Random) -> None:
-        drawn.append(row(random))
-
-    collect()
-    return drawn
+    return draw(st.randoms(use_true_random=True).map(row), count, start)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from dbt_spark_cdc.keys import overwrite_partitions, resolve, resolve_keys
+from tests.functional.draws import draw
 from tests.functional.keys.oracle import Event, entities
 from tests.functional.keys.tables import Table
 
@@ -339,22 +339,7 @@ def worlds(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Arrivals:
 
 def draw_worlds(count: int, start: int) -> list[Arrivals]:
     """Draws worlds from a seed."""
-    drawn: list[Arrivals] = []
-
-    @seed(start)
-    @settings(
-        max_examples=count,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(worlds())
-    def collect(world: Arrivals) -> None:
-        drawn.append(world)
-
-    collect()
-    return drawn
+    return draw(worlds(), count, start)
 
 
 def differences(
