@@ -23,6 +23,7 @@
     {%- set merge_sql = cdc._merge(target, t.steps.changes.view, [
         "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
         "DBT_INTERNAL_SOURCE.dbt_change_type <> 'tombstone'",
+        cdc._is_within(t.bounds, "DBT_INTERNAL_DEST"),
     ] + cdc._key_predicates(t.key_columns), [
         {"when": "matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'delete'", "then": "delete"},
         {"when": "matched", "then": "update", "columns": insert_cols},
@@ -32,7 +33,7 @@
     {%- for attempt in range(10) -%}
         {%- if cdc._writes_since(target, t.version) -%}
             {%- do t.update({"version": cdc._table_version(target)}) -%}
-            {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
+            {%- do cdc._fold(t) -%}
         {%- endif -%}
         {%- do run_query(merge_sql) -%}
         {%- if cdc._writes_since(target, t.version) <= 1 -%}

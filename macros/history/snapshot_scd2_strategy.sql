@@ -52,7 +52,7 @@
 {#- From where to where a run reads, and its stamp. Refuses bad events, and batches out of order, where that is declared. -#}
 {% macro _find_position(t, events_sql, stamp) -%}
     {%- set read_from = stamp.get("read_to") -%}
-    {%- set read_to = cdc._last_arrival(t, events_sql) -%}
+    {%- set read_to = cdc._last_arrival(t, events_sql, read_from) -%}
     {%- do t.update({
         "read_from": read_from,
         "read_to": read_to,
@@ -140,19 +140,24 @@
 {%- endmacro %}
 
 
-{#- The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. -#}
-{% macro _last_arrival(t, events_sql) -%}
-    {%- if t.follows -%}
-        {%- set asked = "select max(_resolved) from (" ~ events_sql ~ ") as resolved_events" -%}
-    {%- elif t.declaration and t.declaration.arrival -%}
-        {%- set asked = "select max(" ~ t.declaration.arrival ~ ") from " ~ t.declaration.relation
-            ~ (" where " ~ t.declaration.where if t.declaration.where else "") -%}
-    {%- elif "_arrived" in t.types and not t.declaration -%}
-        {%- set asked = "select max(_arrived) from (" ~ events_sql ~ ") as arrivals" -%}
-    {%- else -%}
+{#-
+    The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. What is older than
+    the last look need not be looked at; without anything new it is that look's.
+-#}
+{% macro _last_arrival(t, events_sql, read_from) -%}
+    {%- set arrival, where = t.arrival, none -%}
+    {%- set relation = "(" ~ events_sql ~ ") as arrivals" -%}
+    {%- if t.declaration and t.declaration.arrival and not t.follows -%}
+        {%- set arrival, where, relation = t.declaration.arrival, t.declaration.where, t.declaration.relation -%}
+    {%- elif not t.follows and (t.declaration or "_arrived" not in t.types) -%}
         {{ return(none) }}
     {%- endif -%}
-    {{ return(run_query(asked).rows[0][0]) }}
+    {%- set conditions = ["(" ~ where ~ ")"] if where else [] -%}
+    {%- if read_from is not none -%}{%- do conditions.append(arrival ~ " > " ~ read_from) -%}{%- endif -%}
+    {%- set newest = run_query(
+        "select max(" ~ arrival ~ ") from " ~ relation ~ (" where " ~ (conditions | join(" and ")) if conditions else "")
+    ).rows[0][0] -%}
+    {{ return(read_from if newest is none else newest) }}
 {%- endmacro %}
 
 

@@ -1,7 +1,7 @@
 {#-
-    dbt's hook for what a snapshot run changes, computed in two steps that are written as plain Parquet beside the table's
-    files: the new events, and the versions that change. As one statement the decoding would be planned, and run, wherever it
-    is read; a cached view is planned anew for each reader, too. dbt itself only asks the view for its columns.
+    dbt's hook for what a snapshot run changes, computed in steps that are written as plain Parquet beside the table's
+    files: the new events, the versions known of their keys, and the versions that change. As one statement decoding and table would
+    be planned, and read, wherever they are named; a cached view is planned anew for each reader, too. dbt itself only asks the view for its columns.
 -#}
 {% macro spark__snapshot_staging_table(strategy, source_sql, target_relation) -%}
     {%- if config.get("strategy") != "cdc.scd2" -%}
@@ -11,7 +11,7 @@
     {%- if not t.nothing_new -%}
         {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
         {%- do cdc._count_events(t) -%}
-        {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
+        {%- do cdc._fold(t) -%}
     {%- endif -%}
     {%- set shape = ["cast(null as string) as dbt_change_type"] -%}
     {%- for column in cdc._history_columns(t) -%}
@@ -28,7 +28,7 @@
 {% macro _steps(location) -%}
     {%- set steps = {} -%}
     {%- set folder = location ~ "/cdc_steps/" ~ invocation_id ~ "/" -%}
-    {%- for step in ["events", "changes"] -%}
+    {%- for step in ["events", "known", "changes"] -%}
         {%- do steps.update({step: {"path": cdc._literal(folder ~ step), "view": "cdc_step_" ~ step}}) -%}
     {%- endfor -%}
     {{ return(steps) }}
@@ -43,13 +43,18 @@
 {%- endmacro %}
 
 
+{#- From the new events to the versions that change, by way of those that are known of their keys. -#}
+{% macro _fold(t) -%}
+    {%- if not t.rebuild -%}
+        {%- do cdc._write_step(t.steps.known, cdc._known_versions(t)) -%}
+    {%- endif -%}
+    {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
+{%- endmacro %}
+
+
 {#- The versions that a run may change: those of its keys, and those that one of its truncates falls into. -#}
 {% macro _known_versions(t) -%}
     {%- set columns = cdc._column_list(cdc._history_columns(t), "history") -%}
-    {%- if t.rebuild -%}
-select {{ columns }}
-from {{ t.target }} as history
-    {%- else -%}
 with touched_keys as (
     select {{ cdc._column_list(t.key_columns) }}
     from {{ t.steps.events.view }}
@@ -74,7 +79,7 @@ with touched_keys as (
 select {{ columns }}
 from {{ t.target }} as history
 left semi join touched_keys on {{ cdc._same(t.key_columns, "history", "touched_keys") }}
-    {%- endif -%}
+where {{ cdc._is_within(t.bounds, "history") }}
 {%- endmacro %}
 
 
@@ -89,7 +94,8 @@ left semi join touched_keys on {{ cdc._same(t.key_columns, "history", "touched_k
     {%- set untracked = cdc._untracked(t) -%}
     {%- set columns = cdc._history_columns(t) -%}
 with known_versions as (
-    {{ cdc._known_versions(t) | indent(4) }}
+    select {{ cdc._column_list(columns) }}
+    from {{ t.target if t.rebuild else t.steps.known.view }}
 ),
 
 truncates as (

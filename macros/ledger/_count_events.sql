@@ -9,7 +9,7 @@
 {%- endmacro %}
 
 
-{#- Counts the new events. Raw rows that gave no event are decoded once more, to tell bad ones from those left out. -#}
+{#- Counts the new events, and finds the range of their keys, outside which a run changes nothing. Raw rows that gave no event are decoded once more, to tell bad ones from those left out. -#}
 {% macro _count_events(t) -%}
     {#- The raw rows of a run are the resolver's to count, where there is one. -#}
     {%- set d = none if t.follows else t.declaration -%}
@@ -18,6 +18,7 @@
         "select count_if(" ~ counted ~ "), count_if(_op = 'T'), count(distinct if(_op = 'T', _event_id, null)), "
         ~ ("(select count(*) " ~ cdc._from_new_rows(t) ~ ")" if d else "null") ~ " from " ~ t.steps.events.view
     ).rows[0] -%}
+    {%- do t.update({"bounds": none if row[1] or t.rebuild or t.follows else cdc._key_bounds(t.steps.events, t)}) -%}
     {%- set good = row[0] | int -%}
     {%- do t.update({"truncates": row[1], "counters": {
         "good": good, "truncates": row[2] | int, "quarantined": 0, "left_out": 0,

@@ -29,9 +29,10 @@
     {%- do t.update({"steps": cdc._steps(cdc._table_location(this))}) -%}
     {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
     {%- do cdc._count_events(t) -%}
+    {%- do cdc._write_step(t.steps.known, cdc._known_lives(t)) -%}
     {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
     {%- do cdc._count_changes(t, "_op") -%}
-    {{ return(cdc._merge_mark(stamp.at, t.position) ~ "select * except (_effects)" ~ cdc._partition_columns() ~ " from "
+    {{ return(cdc._merge_mark(stamp.at, t.position, t.bounds) ~ "select * except (_effects)" ~ cdc._partition_columns() ~ " from "
         ~ t.steps.changes.view) }}
 {%- endmacro %}
 
@@ -49,13 +50,49 @@ where _op = 'U'
 {%- endmacro %}
 
 
-{#- The touched rows unfolded into the events that made them, joined by the new ones and folded again. -#}
-{% macro _changed_lives(t) -%}
-    {%- set keys = cdc._column_list(t.key_columns) -%}
+{#- The rows that a run may change: those of its keys, those that one of its truncates falls into, and the last truncate. -#}
+{% macro _known_lives(t) -%}
+with touched_keys as (
+    select {{ cdc._column_list(t.key_columns) }}
+    from {{ t.steps.events.view }}
+    where _op <> 'T'
+    {%- if t.truncates %}
+    union
+    select {{ cdc._column_list(t.key_columns, "known") }}
+    from {{ t.target }} as known
+    cross join (select max(_seq) as _last from {{ t.steps.events.view }} where _op = 'T') as last_truncate
+    where exists(known._events, event -> event._op <> 'T' and event._seq <= _last)
+    {%- endif %}
+)
+
+select
+    {{ cdc._column_list(t.key_columns, "known") }},
+    known._events
+from {{ t.target }} as known
+left semi join touched_keys on {{ cdc._same(t.key_columns, "known", "touched_keys") }}
+where {{ cdc._is_within(t.bounds, "known") }}
+union all
+select
+    {{ cdc._column_list(t.key_columns) }},
+    _events
+from {{ t.target }}
+where {{ cdc._is_truncate_row(t) }}
+{%- endmacro %}
+
+
+{#- Whether a row is the one without a key, that of the last truncate. -#}
+{% macro _is_truncate_row(t) -%}
     {%- set no_key = [] -%}
     {%- for key in t.key_columns -%}
         {%- do no_key.append(cdc._quoted(key) ~ " is null") -%}
     {%- endfor -%}
+    {{ return(no_key | join(" and ")) }}
+{%- endmacro %}
+
+
+{#- The touched rows unfolded into the events that made them, joined by the new ones and folded again. -#}
+{% macro _changed_lives(t) -%}
+    {%- set keys = cdc._column_list(t.key_columns) -%}
 with new_events as (
     select
         *,
@@ -64,33 +101,11 @@ with new_events as (
     where _op <> 'T'
 ),
 
-new_truncates as (
-    select * from {{ t.steps.events.view }}
-    where _op = 'T'
-),
-
-touched_keys as (
-    select {{ keys }}
-    from new_events
-    union
-    select {{ cdc._column_list(t.key_columns, "known") }}
-    from {{ t.target }} as known
-    cross join (select max(_seq) as _last from new_truncates) as last_truncate
-    where exists(known._events, event -> event._op <> 'T' and event._seq <= _last)
-),
-
 known_events as (
     select
-        {{ cdc._column_list(t.key_columns, "known") }},
-        inline(known._events)
-    from {{ t.target }} as known
-    left semi join touched_keys on {{ cdc._same(t.key_columns, "known", "touched_keys") }}
-),
-
-known_truncates as (
-    select inline(_events)
-    from {{ t.target }}
-    where {{ no_key | join(" and ") }}
+        {{ keys }},
+        inline(_events)
+    from {{ t.steps.known.view }}
 ),
 
 truncates as (
@@ -98,13 +113,15 @@ truncates as (
         _seq,
         {{ "_ts," if t.time == "_ts" }}
         _event_id
-    from new_truncates
+    from {{ t.steps.events.view }}
+    where _op = 'T'
     union
     select
         _seq,
         {{ "_ts," if t.time == "_ts" }}
         _event_id
-    from known_truncates
+    from known_events
+    where _op = 'T'
 ),
 
 events as (

@@ -51,7 +51,11 @@
     {%- elif seen.read is none or "_entity_id" in columns -%}
         {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- endif -%}
-    {{ return(cdc._merge_mark(seen.at, position) ~ cdc._changed_rows(history, seen.read, seen.now)) }}
+    {#- As a step of its own, for the merge reads it twice, and knows then which part of the table it can leave out. -#}
+    {%- set step = cdc._steps(cdc._table_location(this)).changes -%}
+    {%- do cdc._write_step(step, cdc._changed_rows(history, seen.read, seen.now)) -%}
+    {%- set bounds = cdc._key_bounds(step, {"key_columns": cdc._as_list(config.get("unique_key")), "types": columns}) -%}
+    {{ return(cdc._merge_mark(seen.at, position, bounds) ~ "select * from " ~ step.view) }}
 {%- endmacro %}
 
 
@@ -134,11 +138,11 @@ where
 
 
 {#-
-    Tells the merge for which version of the table the rows were computed, and up to where they bring it. The compiled query is all
-    that both see.
+    Tells the merge for which version of the table the rows were computed, up to where they bring it, and in which range their keys are. The
+    compiled query is all that both see.
 -#}
-{% macro _merge_mark(version, position) -%}
-    {{ return("-- cdc: " ~ tojson({"version": version, "position": position}) ~ "\n") }}
+{% macro _merge_mark(version, position, bounds=none) -%}
+    {{ return("-- cdc: " ~ tojson({"version": version, "position": position, "bounds": bounds}) ~ "\n") }}
 {%- endmacro %}
 
 

@@ -11,7 +11,14 @@
         {%- do columns.append(cdc._quoted(column.name)) -%}
     {%- endfor -%}
     {%- set dest = "struct(DBT_INTERNAL_DEST." ~ (columns | join(", DBT_INTERNAL_DEST.")) ~ ")" -%}
-    {%- set merge_sql = cdc._merge(target, source, cdc._key_predicates(cdc._as_list(unique_key)) + (incremental_predicates or []), [
+    {%- set mark = fromjson(modules.re.search("-- cdc: ({.*})", model.compiled_code).group(1)) -%}
+    {%- set predicates = cdc._key_predicates(cdc._as_list(unique_key)) + (incremental_predicates or []) -%}
+    {%- if mark.bounds -%}
+        {#- A row without a key is that of the last truncate. -#}
+        {%- do predicates.append("(" ~ cdc._is_within(mark.bounds, "DBT_INTERNAL_DEST") ~ " or DBT_INTERNAL_DEST."
+            ~ mark.bounds.key ~ " is null)") -%}
+    {%- endif -%}
+    {%- set merge_sql = cdc._merge(target, source, predicates, [
         {
             "when": "matched and DBT_INTERNAL_SOURCE._op = 'D' and DBT_INTERNAL_DEST._cdc_seq <= DBT_INTERNAL_SOURCE._cdc_seq",
             "then": "delete",
@@ -25,7 +32,6 @@
         {"when": "not matched and DBT_INTERNAL_SOURCE._op = 'U'", "then": "insert", "columns": columns},
     ]) -%}
     {#- The rows hold for the version that they were computed for. The stamp goes with them: one that fell back is read on from. -#}
-    {%- set mark = fromjson(modules.re.search("-- cdc: ({.*})", model.compiled_code).group(1)) -%}
     {%- if not cdc._writes_since(target, mark.version) -%}
         {%- do cdc._write_stamp(target, mark.position) -%}
         {%- do run_query(merge_sql) -%}

@@ -51,8 +51,9 @@ FINAL = """
 {{{{ cdc.current(ref('{read}')) }}}}
 """
 
+# Statements that commit; the steps of a run are files that no table knows.
 WRITES = re.compile(
-    r"\s*(/\*.*?\*/\s*)?(merge|insert|create or replace table|create table)\b", re.S
+    r"\s*(/\*.*?\*/\s*)?(merge|insert into|create or replace table|create table)\b", re.S
 )
 
 
@@ -118,6 +119,7 @@ class Changes:
         expected = histories(events)
         history = "scenario, id, a, b, _seq, _seq_end, _cdc_created_at, _cdc_seq"
         assert rows(history, "changes_history") == {tuple(version) for version in expected}
-        living = {(v.id, v.a, v.b, v.changed) for v in expected if v.seq_end is None}
-        assert rows("id, a, b, _cdc_seq", "changes_final") == living
-        assert rows("id, a, b, _cdc_seq", "alone_final where _cdc_deleted_at is null") == living
+        living = {(v.scenario, v.id, v.a, v.b, v.changed) for v in expected if v.seq_end is None}
+        current = "scenario, id, a, b, _cdc_seq"
+        assert rows(current, "changes_final") == living
+        assert rows(current, "alone_final where _cdc_deleted_at is null") == living

@@ -20,7 +20,7 @@ from tests.functional.history.conftest import ROOT
 from tests.functional.oracle import Event, histories
 
 # `make soak MINUTES=n` kills a build for each minute.
-KILLS = max(4, int(float(os.environ.get("MINUTES", "0"))))
+KILLS = max(3, int(float(os.environ.get("MINUTES", "0"))))
 SEED = int(os.environ.get("KILL_SEED", "20261121"))
 LIMIT_BYTES = 3 * 1024**2
 TIMEOUT = 300

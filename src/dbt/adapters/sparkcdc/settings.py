@@ -14,14 +14,19 @@ MEMORY_IF_UNKNOWN = 4 * GIB
 
 # dbt's work is planning hundreds of different statements, each once. Java's optimizing compiler
 # takes a third of the processor for code that hardly runs again: it gets four times the usual proof
-# that code is hot, and in a run of a few statements it is left out.
+# that code is hot, and in a run of a few statements it is left out. Without it Java reserves too little
+# room for code, and ends where that is full.
 LONG_RUN = (
     "-XX:Tier4InvocationThreshold=20000",
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
 )
-BRIEF_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+BRIEF_RUN = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:ReservedCodeCacheSize=128m",
+)
 
 
 def launch_settings(
