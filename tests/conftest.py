@@ -1,7 +1,8 @@
-"""One Spark for the whole test run, and dbt projects of their own for each test class."""
+"""One Spark for each test process, and dbt projects of their own for each test class."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ SMALL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": False,
 }
+
+# pandas on Spark warns where it is not set before it is loaded.
+os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
 pytest_plugins = ["dbt.tests.fixtures.project"]
 

@@ -9,7 +9,9 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set name = cdc._quoted(key) -%}
-    {%- set found = run_query("select cast(min(" ~ name ~ ") as string), cast(max(" ~ name ~ ") as string) from " ~ step.view).rows[0] -%}
+    {%- set found = run_query(
+        "select cast(min(" ~ name ~ ") as string), cast(max(" ~ name ~ ") as string) from " ~ step.view
+    ).rows[0] -%}
     {%- if found[0] is none or (found[0] ~ found[1]) | length > 200 -%}
         {{ return(none) }}
     {%- endif -%}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,34 @@ def test_a_consumer_builds_batch_after_batch(consumer: Path, tmp_path: Path) -> 
                 assert written == 3  # nothing new, nothing written
             cursor.execute("select sum(events_read) from app_audit")
             assert cursor.fetchone()[0] > 0
+
+
+def test_two_builds_at_once(consumer: Path, tmp_path: Path) -> None:
+    """Each ends in the right tables or in an error; what is left, the next build completes."""
+    pytest.importorskip("pyhive.hive", reason="PyHive is missing: run `make e2e`")
+    other = tmp_path / "other"
+    shutil.copytree(consumer, other, symlinks=True)
+
+    with spark_server(THRIFT, tmp_path) as port:
+
+        def build(project: Path, batch: int, *options: str) -> str:
+            return dbt(
+                project,
+                *("build", "--target", "thrift", "--vars", f"batch: {batch}", *options),
+                CDC_THRIFT_HOST="127.0.0.1",
+                CDC_THRIFT_PORT=str(port),
+            )
+
+        def build_beside(project: Path, batch: int) -> str:
+            try:
+                return build(project, batch, "--exclude", "raw", "app_audit")
+            except AssertionError as exc:
+                return str(exc)
+
+        build(consumer, 1)
+        for batch in (2, 3):
+            build(consumer, batch, "--select", "raw")
+            with ThreadPoolExecutor() as pool:
+                said = list(pool.map(build_beside, (consumer, other), (batch, batch)))
+            assert any("ERROR=0" in text for text in said), said
+            build(consumer, batch)  # its tests compare all tables with the truth

@@ -15,12 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.functional.history.changes import FINAL, SNAPSHOTS, SOURCES, events_of
 from tests.functional.history.conftest import ROOT
 from tests.functional.oracle import Event, histories
 
 # `make soak MINUTES=n` kills a build for each minute.
-KILLS = max(3, int(float(os.environ.get("MINUTES", "0"))))
+MINUTES = float(os.environ.get("MINUTES", "0"))
+KILLS = max(4, int(MINUTES))
 SEED = int(os.environ.get("KILL_SEED", "20261121"))
 LIMIT_BYTES = 3 * 1024**2
 TIMEOUT = 300
@@ -160,6 +163,7 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
 
 
+@pytest.mark.skipif(not MINUTES, reason="make soak MINUTES=n: each build is a process of its own")
 def test_killed_at_any_moment_and_a_full_disk(tmp_path: Path, spark: Any) -> None:
     consumer = Consumer(tmp_path, spark)
     moments = random.Random(SEED)

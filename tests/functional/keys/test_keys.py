@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,18 +132,20 @@ def as_letters(
     ]
 
 
-def check_cases(cases: dict[str, list[Step]], found: dict[int, tuple[Any, Any]]) -> None:
-    for number, (name, steps) in enumerate(cases.items()):
+def check_cases(
+    cases: dict[str, list[Step]], found: dict[int, tuple[Any, Any]], orders: Iterable[str] = ("",)
+) -> None:
+    for number, (order, (name, steps)) in enumerate(product(orders, cases.items())):
         events = events_of(steps, number)
         assert as_letters(events, found, [step.row for step in steps]) == [
             (step.row, step.ends) for step in steps
-        ], name
+        ], f"{name} {order}"
 
 
-def batches_of(cases: dict[str, list[Step]], order: str) -> list[list[Event]]:
-    """All cases in one table, and in every batch one event of each."""
+def batches_of(cases: dict[str, list[Step]], *orders: str) -> list[list[Event]]:
+    """All cases in one table, in each order, and in every batch one event of each."""
     batches: dict[int, list[Event]] = {}
-    for number, steps in enumerate(cases.values()):
+    for number, (order, steps) in enumerate(product(orders, cases.values())):
         events = events_of(steps, number)
         if order == "backward":
             events.reverse()
@@ -153,13 +156,13 @@ def batches_of(cases: dict[str, list[Step]], order: str) -> list[list[Event]]:
     return list(batches.values())
 
 
-@pytest.mark.parametrize("order", ["at once", "forward", "backward", "inside out"])
-def test_cases(spark: Any, tmp_path: Path, order: str) -> None:
+def test_cases(spark: Any, tmp_path: Path) -> None:
+    orders = ["at once", "forward", "backward", "inside out"]
     table = Table(spark, tmp_path)
     found: dict[int, tuple[Any, Any]] = {}
-    for batch in batches_of(CASES, order):
+    for batch in batches_of(CASES, *orders):
         found = table.put(batch)
-    check_cases(CASES, found)
+    check_cases(CASES, found, orders)
 
 
 @pytest.mark.parametrize("shape", ["plain", "time"])
