@@ -9,7 +9,10 @@
 {%- endmacro %}
 
 
-{#- Counts the new events, and finds the range of their keys, outside which a run changes nothing. Raw rows that gave no event are decoded once more, to tell bad ones from those left out. -#}
+{#-
+    Counts the new events, and finds the range of their keys, outside which a run changes nothing. Raw rows that gave no event are
+    decoded once more, to tell bad ones from those left out.
+-#}
 {% macro _count_events(t) -%}
     {#- The raw rows of a run are the resolver's to count, where there is one. -#}
     {%- set d = none if t.follows else t.declaration -%}
