@@ -14,8 +14,8 @@ MEMORY_IF_UNKNOWN = 4 * GIB
 
 # dbt's work is planning hundreds of different statements, each once. Java's optimizing compiler
 # takes a third of the processor for code that hardly runs again: it gets four times the usual proof
-# that code is hot, and in a run of a few statements it is left out. Java then reserves too little room
-# for code, and a statement fails where that is full.
+# that code is hot, and in a run of a few statements it is left out. Java then reserves too little
+# room for code, and a statement fails where that is full.
 LONG_RUN = (
     "-XX:Tier4InvocationThreshold=20000",
     "-XX:Tier4MinInvocationThreshold=2400",
