@@ -34,7 +34,7 @@ build: java $(INSTALLED)
 	@$(BIN)/python scripts/build.py
 
 test: spark
-	@$(BIN)/python -m pytest -n 2 --dist loadscope
+	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 soak: spark
 	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -k "test_soak or test_killed" tests/functional/history

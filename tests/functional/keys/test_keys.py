@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
 
-from dbt_spark_cdc.keys import overwrite_partitions, resolve, resolve_keys
+from dbt_spark_cdc.keys import find_entities, overwrite_partitions, resolve, resolve_keys
 from tests.functional.draws import draw
 from tests.functional.keys.oracle import Event, entities
 from tests.functional.keys.tables import Table
@@ -306,6 +307,24 @@ def test_plain_parquet(spark: Any, tmp_path: Path) -> None:
 
 def files_of(path: Path) -> set[tuple[str, str]]:
     return {(file.parent.name, file.name) for file in path.glob("*/*.parquet")}
+
+
+def test_links_by_joins_are_those_in_memory(spark: Any) -> None:
+    """More links than one task takes are followed by joins: chains, and circles without a start."""
+    random = Random(20261121)
+    names = [f"{number:04}" for number in random.sample(range(10_000), 600)]
+    links, expected = [], {}
+    while names:
+        chain = [names.pop() for _ in range(min(len(names), random.choice((2, 3, 17, 90))))]
+        closed = random.random() < 0.3
+        links += list(zip(chain[1:], chain, strict=False)) + [(chain[0], chain[-1])] * closed
+        first = min(chain) if closed else chain[0]
+        expected |= {name: first for name in (chain if closed else chain[1:])}
+    random.shuffle(links)
+    frame = spark.createDataFrame(links, "_linked string, _parent string")
+    for links_a_task in (len(links), 0):
+        found = find_entities(frame, len(links), links_a_task).collect()
+        assert {row["_linked"]: row["_entity"] for row in found} == expected
 
 
 # Random worlds, many of them in one table.
