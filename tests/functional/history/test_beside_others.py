@@ -21,6 +21,7 @@ def merges(sql: str, table: str) -> bool:
     return bool(re.search(rf"merge into \S*\b{table} as", sql))
 
 
+@pytest.mark.soak
 class TestBesideOthers(Changes):
     def patched(
         self, patch: pytest.MonkeyPatch, act: Callable[[Execute, Cursor, str], None]

@@ -22,8 +22,7 @@ from tests.functional.history.conftest import ROOT
 from tests.functional.oracle import Event, histories
 
 # `make soak MINUTES=n` kills a build for each minute.
-MINUTES = float(os.environ.get("MINUTES", "0"))
-KILLS = max(4, int(MINUTES))
+KILLS = max(4, int(float(os.environ.get("MINUTES", "0"))))
 SEED = int(os.environ.get("KILL_SEED", "20261121"))
 LIMIT_BYTES = 3 * 1024**2
 TIMEOUT = 300
@@ -163,7 +162,7 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
 
 
-@pytest.mark.skipif(not MINUTES, reason="make soak MINUTES=n: each build is a process of its own")
+@pytest.mark.soak
 def test_killed_at_any_moment_and_a_full_disk(tmp_path: Path, spark: Any) -> None:
     consumer = Consumer(tmp_path, spark)
     moments = random.Random(SEED)

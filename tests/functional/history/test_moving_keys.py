@@ -119,6 +119,7 @@ def expected(events: Iterable[Event]) -> dict[Any, list[tuple[Any, ...]]]:
     return found
 
 
+@pytest.mark.soak
 class TestMovingKeys:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

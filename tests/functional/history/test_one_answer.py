@@ -282,7 +282,7 @@ class TestOneAnswer:
         assert not tables.differences(events)
         assert {t: before[t] for t in TABLES[:4]} == {t: tables.everything(t) for t in TABLES[:4]}
 
-    @pytest.mark.skipif(not SOAK_MINUTES, reason="make soak MINUTES=n")
+    @pytest.mark.soak
     def test_soak(self, tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
         start = time.time_ns()
         end = time.monotonic() + SOAK_MINUTES * 60
