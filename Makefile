@@ -27,7 +27,7 @@ help:
 	@echo "make format   what the linters can mend themselves"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
 	@echo "make capture  data/ made anew with a PostgreSQL of your own"
-	@echo "make lock     requirements.lock and requirements-bench.lock made anew from pyproject.toml"
+	@echo "make lock     the three requirements*.lock made anew from pyproject.toml"
 	@echo "make clean    removes what was built; make distclean the virtual environment too"
 
 build: java $(INSTALLED)
