@@ -52,9 +52,9 @@
 {#- From where to where a run reads, and its stamp. Refuses bad events, and batches out of order, where that is declared. -#}
 {% macro _find_position(t, events_sql, stamp) -%}
     {%- set read_from = stamp.get("read_to") -%}
-    {%- set read_to = cdc._last_arrival(t, events_sql, read_from) -%}
+    {%- do t.update({"read_from": read_from, "read_to": none}) -%}
+    {%- set read_to = cdc._last_arrival(t, events_sql) -%}
     {%- do t.update({
-        "read_from": read_from,
         "read_to": read_to,
         "version": stamp.get("at"),
         "nothing_new": read_from is not none and read_to is not none and read_to <= read_from,
@@ -141,23 +141,19 @@
 
 
 {#-
-    The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. What is older than
-    the last look need not be looked at; without anything new it is that look's.
+    The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. What is older
+    than the last look is not looked at again; without anything new the newest arrival is that look's.
 -#}
-{% macro _last_arrival(t, events_sql, read_from) -%}
-    {%- set arrival, where = t.arrival, none -%}
-    {%- set relation = "(" ~ events_sql ~ ") as arrivals" -%}
-    {%- if t.declaration and t.declaration.arrival and not t.follows -%}
-        {%- set arrival, where, relation = t.declaration.arrival, t.declaration.where, t.declaration.relation -%}
-    {%- elif not t.follows and (t.declaration or "_arrived" not in t.types) -%}
+{% macro _last_arrival(t, events_sql) -%}
+    {%- if t.follows or ("_arrived" in t.types and not t.declaration) -%}
+        {%- set asked = "select max(" ~ t.arrival ~ ") from (" ~ events_sql ~ ") as arrivals where " ~ cdc._is_new_row(t, t.arrival) -%}
+    {%- elif t.declaration and t.declaration.arrival -%}
+        {%- set asked = "select max(" ~ t.declaration.arrival ~ ") " ~ cdc._from_new_rows(t) -%}
+    {%- else -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set conditions = ["(" ~ where ~ ")"] if where else [] -%}
-    {%- if read_from is not none -%}{%- do conditions.append(arrival ~ " > " ~ read_from) -%}{%- endif -%}
-    {%- set newest = run_query(
-        "select max(" ~ arrival ~ ") from " ~ relation ~ (" where " ~ (conditions | join(" and ")) if conditions else "")
-    ).rows[0][0] -%}
-    {{ return(read_from if newest is none else newest) }}
+    {%- set newest = run_query(asked).rows[0][0] -%}
+    {{ return(t.read_from if newest is none else newest) }}
 {%- endmacro %}
 
 

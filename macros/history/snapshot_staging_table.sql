@@ -1,7 +1,8 @@
 {#-
     dbt's hook for what a snapshot run changes, computed in steps that are written as plain Parquet beside the table's
     files: the new events, the versions known of their keys, and the versions that change. As one statement decoding and table would
-    be planned, and read, wherever they are named; a cached view is planned anew for each reader, too. dbt itself only asks the view for its columns.
+    be planned, and read, wherever they are named; a cached view is planned anew for each reader, too. dbt itself only asks the view
+    for its columns.
 -#}
 {% macro spark__snapshot_staging_table(strategy, source_sql, target_relation) -%}
     {%- if config.get("strategy") != "cdc.scd2" -%}

@@ -138,8 +138,8 @@ where
 
 
 {#-
-    Tells the merge for which version of the table the rows were computed, up to where they bring it, and in which range their keys are. The
-    compiled query is all that both see.
+    Tells the merge for which version of the table the rows were computed, up to where they bring it, and in which range their keys
+    are. The compiled query is all that both see.
 -#}
 {% macro _merge_mark(version, position, bounds=none) -%}
     {{ return("-- cdc: " ~ tojson({"version": version, "position": position, "bounds": bounds}) ~ "\n") }}
