@@ -22,6 +22,7 @@ def test_defaults_fit_a_small_machine(tmp_path: Path, monkeypatch: pytest.Monkey
     found = launch(tmp_path)
     assert found["spark.sql.shuffle.partitions"] == "2"
     assert found["spark.databricks.delta.snapshotPartitions"] == "1"
+    assert found["spark.sql.sources.parallelPartitionDiscovery.parallelism"] == "8"
     assert found["spark.sql.session.timeZone"] == "UTC"
     assert found["spark.sql.warehouse.dir"] == str(tmp_path / "warehouse")
     assert found["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar"

@@ -69,6 +69,8 @@ def launch_settings(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # One small Delta log each: 50 tasks to read it are 49 too many.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # VACUUM lists a table's folders in so many tasks, by default 10,000.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * cores),
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     }
     if parameters.get("spark.master", "local").startswith("local"):
