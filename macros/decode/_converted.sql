@@ -121,7 +121,7 @@
     {%- endset -%}
     case
         when {{ number }} is null then {{ cdc._moment_of_text(text, type) }}
-        else {{ cdc._moment_of_micros(micros, type) }}
+        else get(transform(array({{ micros }}), micros -> {{ cdc._moment_of_micros("micros", type) }}), 0)
     end
 {%- endmacro %}
 
@@ -151,16 +151,16 @@
 
 {#- In the years 1 to 9999, as other readers of the tables know no others. -#}
 {% macro _moment_of_micros(micros, type) -%}
-    get(transform(array({{ micros }}), moment -> case
-        when moment between -62135596800000000 and 253402300799999999 then
+    case
+        when {{ micros }} between -62135596800000000 and 253402300799999999 then
             {%- if type == "date" %}
-            if(moment % 86400000000 = 0, date_add(date'1970-01-01', cast(moment div 86400000000 as int)), null)
+            if({{ micros }} % 86400000000 = 0, date_add(date'1970-01-01', cast({{ micros }} div 86400000000 as int)), null)
             {%- elif type == "timestamp_ntz" %}
-            timestampadd(microsecond, moment, timestamp_ntz'1970-01-01 00:00:00')
+            timestampadd(microsecond, {{ micros }}, timestamp_ntz'1970-01-01 00:00:00')
             {%- else %}
-            timestamp_micros(moment)
+            timestamp_micros({{ micros }})
             {%- endif %}
-    end), 0)
+    end
 {%- endmacro %}
 
 

@@ -15,32 +15,53 @@ with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
 
-changes as (
-    select *
+images as (
+    select
+        * except (_payload),
+        _message.data as _row,
+        coalesce(_message.old, cast(array() as array<map<string, variant>>)) as _old,
+        {#- Each row of a large message would carry the whole of it. -#}
+        if(size(_message.data) > 1, null, _payload) as _whole_payload
     from messages
-    lateral view outer posexplode(_message.data) changes as _index, _row
+),
+
+changes as (
+    select
+        *,
+        coalesce(
+            _whole_payload,
+            to_json(struct(
+                _message.database as database,
+                _message.table as table,
+                _message.type as type,
+                _message.es as es,
+                array(_images._row) as data,
+                array(_images._old) as old
+            ))
+        ) as _payload
+    from images
+    lateral view outer posexplode(arrays_zip(_row, _old)) changes as _index, _images
 )
 
-select *
-from changes
-lateral view outer inline(array(struct(
+select
+    *,
     case
-        when _message._corrupt_record is not null then null
+        when _is_unreadable then null
         when _message.type = 'TRUNCATE' then 'T'
         when {{ ddl }} then 'M'
         when _message.type in ('INSERT', 'INIT') then 'I'
         when _message.type in ('UPDATE', 'DELETE') then left(_message.type, 1)
-    end,
-    _row,
-    case _message.type when 'UPDATE' then get(_message.old, _index) when 'DELETE' then _row end,
-    {{ cdc._sequence(d, index="coalesce(_index, 0)") }},
-    {{ d.event_time or cdc._instant("_message.es", "epoch_millis") }},
+    end as _cdc_operation,
+    _images._row as _cdc_image,
+    case _message.type when 'UPDATE' then _images._old when 'DELETE' then _images._row end as _cdc_before,
+    {{ cdc._sequence(d, index="coalesce(_index, 0)") }} as _seq,
+    {{ d.event_time or cdc._instant("_message.es", "epoch_millis") }} as _ts,
     case
-        when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+        when _is_unreadable then 'unreadable payload'
         when _message.type is null then 'no operation'
         when _message.type <> 'TRUNCATE' and not {{ ddl }} and not {{ rows }} then concat('unknown operation ', _message.type)
-        when {{ rows }} and _row is null then 'no row'
-    end,
-    {{ cdc._dotted(["_message.database", "_message.table"]) }}
-))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+        when {{ rows }} and _images._row is null then 'no row'
+    end as _cdc_problem,
+    {{ cdc._dotted(["_message.database", "_message.table"]) }} as _cdc_table
+from changes
 {%- endmacro %}

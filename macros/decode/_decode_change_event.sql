@@ -6,25 +6,33 @@
     {%- set schema = "changeType string, timestamp string, columnNames array<string>, columnValues array<string>, "
         ~ "oldKeyNames array<string>, oldKeyValues array<string>, _corrupt_record string" -%}
 with change_events as (
-    select
-        *
-        {%- if not d.payload %},
-        cast(null as string) as _corrupt_record
-        {%- endif %}
-    from raw_events
     {%- if d.payload %}
-    lateral view outer inline(
-        array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-    ) change_event as changetype, timestamp, columnnames, columnvalues, oldkeynames, oldkeyvalues, _corrupt_record
+    select
+        *,
+        _message.*
+    from ({{ cdc._parsed_messages(schema) | indent(4) }})
+    {%- else %}
+    select
+        *,
+        cast(null as string) as _corrupt_record
+    from raw_events
     {%- endif %}
+),
+
+paired_events as (
+    select
+        *,
+        {{ cdc._arrays_pair("columnnames", "columnvalues") }} as _columns_pair,
+        {{ cdc._arrays_pair("oldkeynames", "oldkeyvalues") }} as _old_keys_pair
+    from change_events
 )
 
 select
     *,
     case lower(trim(changetype)) when 'insert' then 'I' when 'update' then 'U' when 'delete' then 'D' when 'truncate' then 'T' end
         as _cdc_operation,
-    {{ cdc._image_of_arrays("columnnames", "columnvalues") }} as _cdc_image,
-    {{ cdc._image_of_arrays("oldkeynames", "oldkeyvalues") }} as _cdc_before,
+    case when _columns_pair then map_from_arrays(columnnames, columnvalues) end as _cdc_image,
+    case when _old_keys_pair then map_from_arrays(oldkeynames, oldkeyvalues) end as _cdc_before,
     {{ cdc._sequence(d, "try_cast(timestamp as bigint)") }} as _seq,
     {%- if d.event_time %}
     {{ d.event_time }} as _ts,
@@ -33,21 +41,17 @@ select
         when _corrupt_record is not null then 'unreadable payload'
         when changetype is null then 'no operation'
         when lower(trim(changetype)) not in ('insert', 'update', 'delete', 'truncate') then concat('unknown operation ', changetype)
-        when not {{ cdc._arrays_pair("columnnames", "columnvalues") }} then 'column names and values do not pair'
-        when not {{ cdc._arrays_pair("oldkeynames", "oldkeyvalues") }} then 'old key names and values do not pair'
+        when not _columns_pair then 'column names and values do not pair'
+        when not _old_keys_pair then 'old key names and values do not pair'
     end as _cdc_problem
-from change_events
+from paired_events
 {%- endmacro %}
 
 
+{#- Whether an array of names and one of values make a map, or are both missing. -#}
 {% macro _arrays_pair(names, values) -%}
     {{ return(
-        "coalesce(size(" ~ names ~ ") = size(" ~ values ~ ") and size(array_distinct(array_compact(" ~ names ~ "))) = size("
-        ~ names ~ "), coalesce(" ~ names ~ ", " ~ values ~ ") is null)"
+        "coalesce(size(" ~ names ~ ") = size(" ~ values ~ ") and " ~ cdc._names_are_unique(names) ~ ", coalesce(" ~ names ~ ", "
+        ~ values ~ ") is null)"
     ) }}
-{%- endmacro %}
-
-
-{% macro _image_of_arrays(names, values) -%}
-    {{ return("case when " ~ cdc._arrays_pair(names, values) ~ " then map_from_arrays(" ~ names ~ ", " ~ values ~ ") end") }}
 {%- endmacro %}

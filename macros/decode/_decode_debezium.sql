@@ -14,9 +14,8 @@ with messages as (
 ),
 
 opened_messages as (
-    select *
-    from messages
-    lateral view outer explode(array(
+    select
+        *,
         case
             when coalesce({{ marks }}) is not null then {{ cdc._debezium_row() }}
             else struct(
@@ -27,13 +26,13 @@ opened_messages as (
                 coalesce(_message.payload.transaction, _message.transaction).total_order as total_order,
                 _message._corrupt_record is not null or (_message is null and _payload is not null) as is_corrupt
             )
-        end
-    )) opened as _event
+        end as _event,
+        {{ cdc._may_be_unavailable(d) | indent(8) }} as _may_be_unavailable
+    from messages
 )
 
-select *
-from opened_messages
-lateral view outer inline(array(struct(
+select
+    *,
     case
         when _event.is_corrupt then null
         when {{ op }} in ('c', 'r') then {{ "if(" ~ d.old_key ~ " is not null, 'U', 'I')" if d.old_key else "'I'" }}
@@ -41,31 +40,37 @@ lateral view outer inline(array(struct(
         when {{ op }} = 'd' then 'D'
         when {{ op }} = 't' then 'T'
         when {{ op }} = 'm' or _payload is null or {{ cdc._debezium_control() }} then 'M'
-    end,
-    map_filter(_event.after, (name, value) -> not {{ cdc._is_unavailable(d, "value") }}),
+    end as _cdc_operation,
+    if(
+        _may_be_unavailable,
+        map_filter(_event.after, (name, value) -> not {{ cdc._is_unavailable(d, "value") }}),
+        _event.after
+    ) as _cdc_image,
     case
         {#- Of an update, only what is there: an image of key or index columns leaves the others NULL. -#}
         {%- if d.old_key %}
         when {{ op }} in ('c', 'r') then {{ cdc._debezium_key(d.old_key) }}
         {%- endif %}
         when {{ op }} = 'u' then map_filter(
-            _event.before, (name, value) -> cast(value as string) is not null and not {{ cdc._is_unavailable(d, "value") }}
+            _event.before,
+            (name, value) -> not coalesce(is_variant_null(value), true)
+                and not (_may_be_unavailable and {{ cdc._is_unavailable(d, "value") }})
         )
         {%- if d.message_key %}
         when {{ op }} = 'd' and _event.before is null then {{ cdc._debezium_key(d.message_key) }}
         {%- endif %}
         when {{ op }} = 'd' then _event.before
-    end,
-    {{ cdc._sequence(d, cdc._debezium_position()) }},
-    {{ d.event_time or cdc._debezium_time() }},
+    end as _cdc_before,
+    {{ cdc._sequence(d, cdc._debezium_position()) }} as _seq,
+    {{ d.event_time or cdc._debezium_time() }} as _ts,
     case
         when _event.is_corrupt then 'unreadable payload'
         when {{ op }} is null then 'no operation'
         when {{ op }} not in ('c', 'r', 'u', 'd', 't', 'm') then concat('unknown operation ', {{ op }})
         when {{ op }} in ('c', 'r', 'u') and _event.after is null then 'no after image'
-    end,
-    {{ cdc._dotted(["_event.source.db", "_event.source.schema", "_event.source.table"]) }}
-))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+    end as _cdc_problem,
+    {{ cdc._dotted(["_event.source.db", "_event.source.schema", "_event.source.table"]) }} as _cdc_table
+from opened_messages
 {%- endmacro %}
 
 
@@ -190,6 +195,21 @@ lateral view outer inline(array(struct(
 {% macro _debezium_time() -%}
     {{ return("coalesce(" ~ cdc._instant("_event.source.ts_us", "epoch_micros") ~ ", "
         ~ cdc._instant("_event.source.ts_ms", "epoch_millis") ~ ")") }}
+{%- endmacro %}
+
+
+{#-
+    Whether a value may be missing from an event's images: its text holds a placeholder. The character codes and uuids in arrays are
+    not found that way.
+-#}
+{% macro _may_be_unavailable(d) -%}
+    {%- for column in d.columns if cdc._element_type(column.type) -%}
+        {{ return("true") }}
+    {%- endfor -%}
+    {%- set text = cdc._literal(d.unavailable_value) -%}
+    contains(_payload, {{ text }})
+    or contains(_payload, base64(cast({{ text }} as binary)))
+    or contains(_payload, lower(hex({{ text }})))
 {%- endmacro %}
 
 

@@ -35,29 +35,28 @@ with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 )
 
-select *
-from messages
-lateral view outer inline(array(struct(
+select
+    *,
     case
-        when _message._corrupt_record is not null then null
+        when _is_unreadable then null
         when {{ operation }} in ('load', 'insert') then 'I'
         when {{ operation }} in ('update', 'delete') then upper(left({{ operation }}, 1))
         when {{ operation }} = 'truncate-table' then 'T'
         when {{ control }} then 'M'
-    end,
-    _message.data,
-    if({{ operation }} = 'delete', _message.data, coalesce(_message.`before-image`, {{ cdc._dms_before("_message.data") }})),
-    {{ cdc._sequence(d, position) }},
-    {{ d.event_time or committed }},
+    end as _cdc_operation,
+    _message.data as _cdc_image,
+    if({{ operation }} = 'delete', _message.data, coalesce(_message.`before-image`, {{ cdc._dms_before("_message.data") }})) as _cdc_before,
+    {{ cdc._sequence(d, position) }} as _seq,
+    {{ d.event_time or committed }} as _ts,
     case
-        when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+        when _is_unreadable then 'unreadable payload'
         when {{ operation }} is null then 'no operation'
         when {{ operation }} not in ('load', 'insert', 'update', 'delete', 'truncate-table') and not {{ control }}
             then concat('unknown operation ', {{ operation }})
         when _message.data is null and {{ operation }} <> 'truncate-table' then 'no row'
-    end,
-    {{ cdc._dotted(["_message.metadata['schema-name']", "_message.metadata['table-name']"]) }}
-))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+    end as _cdc_problem,
+    {{ cdc._dotted(["_message.metadata['schema-name']", "_message.metadata['table-name']"]) }} as _cdc_table
+from messages
 {%- endmacro %}
 
 
@@ -67,28 +66,28 @@ lateral view outer inline(array(struct(
     {%- set op = "nullif(upper(trim(" ~ given ~ ")), '')" -%}
     {%- set declared = cdc._sequence(d) -%}
 with file_rows as (
-    select *
+    select
+        *,
+        from_json(_payload, 'map<string, variant>') as _row
     from raw_events
-    lateral view outer explode(array(from_json(_payload, 'map<string, variant>'))) file_rows as _row
 )
 
-select *
-from file_rows
-lateral view outer inline(array(struct(
-    case when {{ op }} is null then 'I' when {{ op }} in ('I', 'U', 'D') then {{ op }} end,
-    _row,
-    if({{ op }} = 'D', _row, {{ cdc._dms_before("_row") }}),
+select
+    *,
+    case when {{ op }} is null then 'I' when {{ op }} in ('I', 'U', 'D') then {{ op }} end as _cdc_operation,
+    _row as _cdc_image,
+    if({{ op }} = 'D', _row, {{ cdc._dms_before("_row") }}) as _cdc_before,
     case
         when {{ op }} is null or ({{ declared }}) is not null
             then struct(if({{ op }} is null, 0, 1) as phase, {{ declared }} as position)
-    end,
+    end as _seq,
     {%- if d.event_time %}
-    {{ d.event_time }},
+    {{ d.event_time }} as _ts,
     {%- endif %}
-    case when {{ op }} not in ('I', 'U', 'D') then concat('unknown operation ', {{ op }}) end,
+    case when {{ op }} not in ('I', 'U', 'D') then concat('unknown operation ', {{ op }}) end as _cdc_problem,
     {#- A file holds one table; where several are read as one, `where` tells them apart. -#}
-    cast(null as string)
-))) change as _cdc_operation, _cdc_image, _cdc_before, _seq,{% if d.event_time %} _ts,{% endif %} _cdc_problem, _cdc_table
+    cast(null as string) as _cdc_table
+from file_rows
 {%- endmacro %}
 
 

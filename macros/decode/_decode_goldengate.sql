@@ -14,16 +14,15 @@ with messages as (
 ),
 
 images as (
-    select *
-    from messages
-    lateral view outer inline(array(struct(
+    select
+        *,
         case
-            when _message._corrupt_record is not null then null
+            when _is_unreadable then null
             {%- for letter, words in names.items() %}
             when {{ op }} in ({{ words }}) then '{{ letter }}'
             {%- endfor %}
-        end,
-        {{ cdc._goldengate_present("_message.before") }},
+        end as _cdc_operation,
+        {{ cdc._goldengate_present("_message.before") }} as _before,
         case
             when
                 _message.before is null and _message.after is null
@@ -31,25 +30,23 @@ images as (
                 and not array_contains(json_object_keys(_payload), 'after')
                 then {{ cdc._goldengate_present("from_json(_payload, 'map<string, variant>')") }}
             else {{ cdc._goldengate_present("_message.after") }}
-        end
-    ))) images as _cdc_operation, _before, _after
+        end as _cdc_image
+    from messages
 )
 
-select *
-from images
-lateral view outer inline(array(struct(
-    _after,
-    case _cdc_operation when 'D' then coalesce(_before, _after) when 'U' then _before end,
-    {{ cdc._sequence(d, "try_cast(case when _message.pos rlike '^[0-9]+$' then _message.pos end as decimal(38, 0))") }},
-    {{ d.event_time or "try_cast(_message.op_ts as timestamp)" }},
+select
+    *,
+    case _cdc_operation when 'D' then coalesce(_before, _cdc_image) when 'U' then _before end as _cdc_before,
+    {{ cdc._sequence(d, "try_cast(case when _message.pos rlike '^[0-9]+$' then _message.pos end as decimal(38, 0))") }} as _seq,
+    {{ d.event_time or "try_cast(_message.op_ts as timestamp)" }} as _ts,
     case
-        when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+        when _is_unreadable then 'unreadable payload'
         when {{ op }} is null then 'no operation'
         when _cdc_operation is null then concat('unknown operation ', {{ d.operation or "_message.op_type" }})
-        when _cdc_operation in ('I', 'U') and _after is null then 'no after image'
-    end,
-    nullif(_message.table, '')
-))) change as _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+        when _cdc_operation in ('I', 'U') and _cdc_image is null then 'no after image'
+    end as _cdc_problem,
+    nullif(_message.table, '') as _cdc_table
+from images
 {%- endmacro %}
 
 

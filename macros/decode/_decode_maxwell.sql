@@ -23,29 +23,28 @@ with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 )
 
-select *
-from messages
-lateral view outer inline(array(struct(
+select
+    *,
     case
-        when _message._corrupt_record is not null then null
+        when _is_unreadable then null
         when _message.type in ('insert', 'bootstrap-insert') then 'I'
         when _message.type = 'update' then 'U'
         when _message.type = 'delete' then 'D'
         when {{ cdc._maxwell_control() }} then 'M'
-    end,
-    _message.data,
-    case _message.type when 'update' then _message.old when 'delete' then _message.data end,
-    {{ cdc._sequence(d, position) }},
-    {{ d.event_time or cdc._instant("_message.ts", "epoch_seconds") }},
+    end as _cdc_operation,
+    _message.data as _cdc_image,
+    case _message.type when 'update' then _message.old when 'delete' then _message.data end as _cdc_before,
+    {{ cdc._sequence(d, position) }} as _seq,
+    {{ d.event_time or cdc._instant("_message.ts", "epoch_seconds") }} as _ts,
     case
-        when _message._corrupt_record is not null or _message is null then 'unreadable payload'
+        when _is_unreadable then 'unreadable payload'
         when _message.type is null then 'no operation'
         when _message.type not in ('insert', 'bootstrap-insert', 'update', 'delete') and not {{ cdc._maxwell_control() }}
             then concat('unknown operation ', _message.type)
         when _message.data is null then 'no row'
-    end,
-    {{ cdc._dotted(["_message.database", "_message.table"]) }}
-))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+    end as _cdc_problem,
+    {{ cdc._dotted(["_message.database", "_message.table"]) }} as _cdc_table
+from messages
 {%- endmacro %}
 
 

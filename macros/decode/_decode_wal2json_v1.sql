@@ -8,39 +8,58 @@
     {%- set schema = "change array<struct<" ~ change ~ ">>, timestamp string, nextlsn string, _corrupt_record string" -%}
     {%- set lsn = cdc._lsn("_message.nextlsn") -%}
     {%- set position = "case when " ~ lsn ~ " is not null then struct(" ~ lsn ~ " as lsn, coalesce(_index, 0) as row_index) end" -%}
-    {%- set columns = ["_change.columnnames", "_change.columnvalues"] -%}
-    {%- set old_keys = ["_change.oldkeys.keynames", "_change.oldkeys.keyvalues"] -%}
 with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
 
-changes as (
-    select *
+sized_messages as (
+    select
+        * except (_payload),
+        if(_message.change is null, null, size(_message.change)) as _size,
+        {#- Each change of a large transaction would carry the whole of it. -#}
+        if(size(_message.change) > 1, null, _payload) as _whole_payload
     from messages
+),
+
+changes as (
+    select
+        *,
+        coalesce(
+            _whole_payload,
+            to_json(struct(_message.timestamp as timestamp, _message.nextlsn as nextlsn, array(_change) as change))
+        ) as _payload
+    from sized_messages
     lateral view outer posexplode(_message.change) changes as _index, _change
+),
+
+paired_changes as (
+    select
+        *,
+        {{ cdc._arrays_pair("_change.columnnames", "_change.columnvalues") }} as _columns_pair,
+        {{ cdc._arrays_pair("_change.oldkeys.keynames", "_change.oldkeys.keyvalues") }} as _old_keys_pair
+    from changes
 )
 
-select *
-from changes
-lateral view outer inline(array(struct(
+select
+    *,
     case
-        when _message._corrupt_record is not null then null
+        when _is_unreadable then null
         when _change.kind in ('insert', 'update', 'delete', 'truncate') then upper(left(_change.kind, 1))
         {#- A transaction that changed nothing that is captured. -#}
-        when _change.kind = 'message' or size(_message.change) = 0 then 'M'
-    end,
-    {{ cdc._image_of_arrays(columns[0], columns[1]) }},
-    {{ cdc._image_of_arrays(old_keys[0], old_keys[1]) }},
-    {{ cdc._sequence(d, position, "coalesce(_index, 0)") }},
-    {{ d.event_time or "try_cast(_message.timestamp as timestamp)" }},
+        when _change.kind = 'message' or _size = 0 then 'M'
+    end as _cdc_operation,
+    case when _columns_pair then map_from_arrays(_change.columnnames, _change.columnvalues) end as _cdc_image,
+    case when _old_keys_pair then map_from_arrays(_change.oldkeys.keynames, _change.oldkeys.keyvalues) end as _cdc_before,
+    {{ cdc._sequence(d, position, "coalesce(_index, 0)") }} as _seq,
+    {{ d.event_time or "try_cast(_message.timestamp as timestamp)" }} as _ts,
     case
-        when _message._corrupt_record is not null or _message.change is null then 'unreadable payload'
+        when _is_unreadable or _size is null then 'unreadable payload'
         when _change.kind is null then 'no operation'
         when _change.kind not in ('insert', 'update', 'delete', 'truncate', 'message')
             then concat('unknown operation ', _change.kind)
-        when not {{ cdc._arrays_pair(columns[0], columns[1]) }} then 'column names and values do not pair'
-        when not {{ cdc._arrays_pair(old_keys[0], old_keys[1]) }} then 'old key names and values do not pair'
-    end,
-    {{ cdc._dotted(["_change.schema", "_change.table"]) }}
-))) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+        when not _columns_pair then 'column names and values do not pair'
+        when not _old_keys_pair then 'old key names and values do not pair'
+    end as _cdc_problem,
+    {{ cdc._dotted(["_change.schema", "_change.table"]) }} as _cdc_table
+from paired_changes
 {%- endmacro %}

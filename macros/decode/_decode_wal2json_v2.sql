@@ -8,43 +8,41 @@
 {% macro _decode_wal2json_v2(d) -%}
     {%- set schema = "action string, timestamp string, lsn string, columns array<struct<name: string, value: variant>>, "
         ~ "identity array<struct<name: string, value: variant>>, schema string, table string, _corrupt_record string" -%}
-select *
-from raw_events
-lateral view outer inline(transform(
-    array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record'))),
-    _message -> struct(
-        case
-            when _message.action in ('I', 'U', 'D', 'T') then _message.action
-            when _message.action in ('B', 'C', 'M') then 'M'
-        end,
-        {{ cdc._image_of("_message.columns") }},
-        {{ cdc._image_of("_message.identity") }},
-        {{ cdc._sequence(d, cdc._commit_position("_message.timestamp", "_message.lsn")) }},
-        {{ d.event_time or "try_cast(_message.timestamp as timestamp)" }},
-        case
-            when _message._corrupt_record is not null or _message is null then 'unreadable payload'
-            when _message.action is null then 'no operation'
-            when _message.action not in ('I', 'U', 'D', 'T', 'B', 'C', 'M') then concat('unknown operation ', _message.action)
-            when _message.action in ('I', 'U', 'D') and not {{ cdc._names_are_unique("_message.columns") }}
-                then 'a column is named twice'
-            when _message.action in ('U', 'D') and not {{ cdc._names_are_unique("_message.identity") }}
-                then 'a key column is named twice'
-        end,
-        {{ cdc._dotted(["_message.schema", "_message.table"]) }}
-    )
-)) change as _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+with messages as (
+    {{ cdc._parsed_messages(schema) | indent(4) }}
+),
+
+checked_messages as (
+    select
+        *,
+        {{ cdc._names_are_unique("_message.columns.name") }} as _columns_are_unique,
+        {{ cdc._names_are_unique("_message.identity.name") }} as _keys_are_unique
+    from messages
+)
+
+select
+    *,
+    case
+        when _message.action in ('I', 'U', 'D', 'T') then _message.action
+        when _message.action in ('B', 'C', 'M') then 'M'
+    end as _cdc_operation,
+    case when _columns_are_unique then map_from_arrays(_message.columns.name, _message.columns.value) end as _cdc_image,
+    case when _keys_are_unique then map_from_arrays(_message.identity.name, _message.identity.value) end as _cdc_before,
+    {{ cdc._sequence(d, cdc._commit_position("_message.timestamp", "_message.lsn")) }} as _seq,
+    {{ d.event_time or "try_cast(_message.timestamp as timestamp)" }} as _ts,
+    case
+        when _is_unreadable then 'unreadable payload'
+        when _message.action is null then 'no operation'
+        when _message.action not in ('I', 'U', 'D', 'T', 'B', 'C', 'M') then concat('unknown operation ', _message.action)
+        when _message.action in ('I', 'U', 'D') and not _columns_are_unique then 'a column is named twice'
+        when _message.action in ('U', 'D') and not _keys_are_unique then 'a key column is named twice'
+    end as _cdc_problem,
+    {{ cdc._dotted(["_message.schema", "_message.table"]) }} as _cdc_table
+from checked_messages
 {%- endmacro %}
 
 
-{% macro _names_are_unique(pairs) -%}
-    {{ return("coalesce(size(array_distinct(array_compact(transform(" ~ pairs ~ ", c -> c.name)))) = size(" ~ pairs ~ "), true)") }}
-{%- endmacro %}
-
-
-{#- An array of (name, value) as a map. Spark refuses a map that holds a name twice or a null one, and with it the whole run. -#}
-{% macro _image_of(pairs) -%}
-    {{ return(
-        "case when " ~ cdc._names_are_unique(pairs) ~ " then map_from_entries(transform(" ~ pairs
-        ~ ", c -> struct(c.name, c.value))) end"
-    ) }}
+{#- Whether no name comes twice or is null: Spark refuses such a map, and with it the whole run. NULL without names. -#}
+{% macro _names_are_unique(names) -%}
+    {{ return("size(array_except(" ~ names ~ ", array(null))) = size(" ~ names ~ ")") }}
 {%- endmacro %}

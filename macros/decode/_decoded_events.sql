@@ -2,16 +2,20 @@
     The shared core of all formats, a chain of CTEs that ends in `identified_events`:
       raw_events         the raw rows of this table, with payload, origin and arrival
       decoded_events     a format's own macro: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+      held_events        the same, computed once
       given_events       the value each event gives each column
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
     Records that are no change of this table (messages, transaction borders) are left out.
 
-    A lateral view stands where a value is computed once and asked often: Spark moves filters and projections below plain
-    SELECTs and would parse a payload anew for every column, but never moves them below a generator.
+    A lateral view stands where a value is computed once and asked often: Spark moves filters below plain SELECTs and would parse
+    a payload anew for each, but never moves them below a generator. What a generator holds is computed in the SELECT below it,
+    for Spark compiles that, and never a generator.
 -#}
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}
+    {%- set decoded = (["_cdc_operation", "_cdc_image", "_cdc_before", "_seq"] + (["_ts"] if time else []) + ["_cdc_problem"]
+        + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
 raw_events as (
     select
         {#- A ChangeEvent's own names would clash with those of the raw table. -#}
@@ -30,6 +34,21 @@ decoded_events as (
     {{ context["cdc"]["_decode_" ~ d.format](d) | indent(4) }}
 ),
 
+{%- if not d.traits.columns %}
+
+held_events as (
+    select
+        _payload,
+        _origin,
+        _arrived,
+        _cdc_raw_problem,
+        {{- "\n        _message," if d.format == "debezium" }}
+        decoded.*
+    from (select *, struct({{ decoded }}) as _cdc_decoded from decoded_events) as decoded_events
+    lateral view outer inline(array(_cdc_decoded)) decoded as {{ decoded }}
+),
+{%- endif %}
+
 given_events as (
     select
         *,
@@ -39,7 +58,7 @@ given_events as (
         {%- endif %}
         {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}{{ "," if not loop.last }}
         {%- endfor %}
-    from decoded_events
+    from {{ "decoded_events" if d.traits.columns else "held_events" }}
     where
         _cdc_operation is distinct from 'M'
         {%- if d.source_table %}
@@ -77,7 +96,7 @@ typed_events as (
 
 identified_events as (
     select
-        *,
+        * except (_cdc_problems),
         nullif(_cdc_reasons, '') as _reason,
         xxhash64(
             _op,
@@ -86,8 +105,8 @@ identified_events as (
             {%- for column in d.columns -%}, {{ cdc._quoted(column.name) }}{%- endfor -%}
             {%- for key in d.key_columns if not d.keyless -%}, {{ cdc._quoted("_old_" ~ key) }}{%- endfor -%}
         ) as _event_id
-    from typed_events
-    lateral view outer explode(array({{ cdc._reasons(d, time) }})) reasons as _cdc_reasons
+    from (select *, {{ cdc._reasons(d, time) }} as _cdc_problems from typed_events) as typed_events
+    lateral view outer explode(array(_cdc_problems)) reasons as _cdc_reasons
 )
 {%- endmacro %}
 
@@ -228,8 +247,8 @@ identified_events as (
     {%- if not parts -%}
         {{ return("cast(array() as array<string>)") }}
     {%- endif -%}
-    {{ return("case when _cdc_operation in ('I', 'U') then array_compact(array(" ~ (parts | join(", "))
-        ~ ")) else cast(array() as array<string>) end") }}
+    {{ return("case when _cdc_operation in ('I', 'U') then array_except(array(" ~ (parts | join(", "))
+        ~ "), array(null)) else cast(array() as array<string>) end") }}
 {%- endmacro %}
 
 

@@ -1,8 +1,12 @@
-{#- The raw events with their payload parsed once, as `_message`; what it cannot be parsed to stands in `_corrupt_record`. -#}
+{#- The raw events with their payload parsed once, as `_message`, and whether that was in vain. -#}
 {% macro _parsed_messages(schema) -%}
-select *
-from raw_events
-lateral view outer explode(
-    array(from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')))
-) messages as _message
+select
+    *,
+    _message is null or _message._corrupt_record is not null as _is_unreadable
+from (
+    select
+        *,
+        from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
+    from raw_events
+) as parsed_events
 {%- endmacro %}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -447,3 +448,46 @@ class TestMessages(Decoding):
         ]
         assert events(built("stg_renamed"), "id") == [("I", 1), ("D", 1)]
         assert reasons(built("renamed_quarantine")) == ["no operation"]
+
+    def test_a_payload_is_parsed_once(self, built: Any, project: Any) -> None:
+        for name in ("v1", "v2", "maxwell", "canal", "dms"):
+            plan = f"explain select * from {project.test_schema}.stg_{name} where id > 1"
+            assert project.run_sql(plan, fetch="one")[0].count("columnNameOfCorruptRecord") == 1
+
+
+class TestLargeMessages(Decoding):
+    """A statement over a whole table is one message: cost must not grow with its square."""
+
+    ROWS = 10_000
+    sources: ClassVar[dict[str, Any]] = {
+        "v1": {"format": "wal2json_v1", "keys": ["id"], "columns": COLUMNS},
+        "canal": {"format": "canal", "keys": ["id"], "sequence_by": "offset", "columns": COLUMNS},
+    }
+    raw: ClassVar[dict[str, Any]] = {
+        "v1": [
+            transaction("0/1", *(wal2json("insert", n, "x" * 50) for n in range(ROWS))),
+            transaction("0/2", wal2json("insert", 1, "y"), wal2json("upsert", 2, "z")),
+        ],
+        "canal": [
+            canal(
+                "UPDATE",
+                [{"id": str(n), "name": "x" * 50} for n in range(ROWS)],
+                [{"name": "w"}] * ROWS,
+            ),
+            canal("INSERT", [{"id": "1", "name": "y"}, {"name": "z"}]),
+        ],
+    }
+
+    def test_every_row_is_read(self, built: Any) -> None:
+        for name in self.sources:
+            assert len(built(f"stg_{name}")) == self.ROWS + 1
+
+    def test_a_bad_change_is_kept_without_the_others(self, built: Any) -> None:
+        (bad,) = built("v1_quarantine")
+        assert bad["_reason"] == "unknown operation upsert"
+        (change,) = json.loads(bad["_payload"])["change"]
+        assert change["columnvalues"] == [2, "z"]
+        (bad,) = built("canal_quarantine")
+        assert bad["_reason"] == "no value for key column id"
+        message = json.loads(bad["_payload"])
+        assert (message["type"], message["data"]) == ("INSERT", [{"name": "z"}])
