@@ -42,7 +42,7 @@ class Scale:
     small_tables: int = 4
     small_rows: tuple[int, int] = (2_000, 2_000)
     threads: int = 4
-    messages: int = 100_000
+    messages: int = 300_000
     decode_repeats: int = 3
 
 
