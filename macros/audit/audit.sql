@@ -16,7 +16,8 @@
     {%- set d = cdc._upstream_declaration(cdc._node_of(history)) -%}
     {%- set beside = cdc._tombstones_of(history) -%}
     {%- set tombstones = d.history and load_relation(beside) -%}
-    {%- set forgets = not d.history or "cdc.compacted" in cdc._table_properties(history) -%}
+    {#- Compiled for the docs, before the first build, there is no table to ask. -#}
+    {%- set forgets = not d.history or (load_relation(history) and "cdc.compacted" in cdc._table_properties(history)) -%}
     {#- Ends of what nobody saw are noted by the first run that finds some. Until then there is nothing to compare them with. -#}
     {%- set kept_ops = "'I', 'U', 'D', 'T'" if not d.history else "'I', 'U', 'D'" if tombstones else "'I', 'U'" -%}
 with {{ cdc._decoded_events(d, d.relation) }},
