@@ -95,6 +95,7 @@
         "where": given.get("where", "_table = " ~ cdc._literal(node.name) if landed else none),
         "landed": landed,
         "arrival": given.get("arrival", "_batch" if landed else none),
+        "arrival_overlap": given.get("arrival_overlap", 0),
         "origin": given.get("origin", "concat(_file, ':', _row)" if landed else none),
         "problem": "_problem" if landed else none,
         "source_table": cdc._as_list(given.get("source_table")),

@@ -7,7 +7,7 @@
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
-        "landed", "arrival", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
+        "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -71,6 +71,12 @@
     {%- endfor -%}
     {%- if d.batch_order and not d.arrival -%}
         {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare it too, often as the same expression.") -%}
+    {%- endif -%}
+    {%- if d.arrival_overlap is not integer or d.arrival_overlap < 0 -%}
+        {%- do problems.append(at ~ "`arrival_overlap` is `" ~ d.arrival_overlap ~ "`. It is a whole number, in the unit of `arrival`.") -%}
+    {%- elif d.arrival_overlap and (not d.arrival or d.batch_order or d.key_changes) -%}
+        {%- do problems.append(at ~ "`arrival_overlap` goes with `arrival`, and with neither `batch_order` nor `key_changes`. Remove it"
+            ~ ("; or the `arrival`: without one the events are read whole." if d.key_changes else ".")) -%}
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}

@@ -43,7 +43,8 @@
     {%- if column.type == "string" -%}
         {{ return("false") }}
     {%- endif -%}
-    {%- set misfit = "cast(" ~ given ~ " as string) is not null and " ~ typed ~ " is null" -%}
+    {#- In this order: what fits is not made text to see that it is there. -#}
+    {%- set misfit = typed ~ " is null and cast(" ~ given ~ " as string) is not null" -%}
     {%- if cdc._element_type(column.type) and not d.traits.columns -%}
         {%- set nulls = "size(filter(from_json(" ~ given ~ ", 'array<string>'), item -> item is null))" -%}
         {{ return("(" ~ misfit ~ " or size(filter(" ~ typed ~ ", item -> item is null)) > " ~ nulls ~ ")") }}

@@ -271,7 +271,8 @@ identified_events as (
     {%- endif -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- do reasons.append(
-            "case when " ~ sound ~ " and " ~ row_event ~ " and cast(" ~ cdc._given(key) ~ " as string) is null then "
+            "case when " ~ sound ~ " and " ~ row_event ~ " and " ~ cdc._quoted(key) ~ " is null and cast(" ~ cdc._given(key)
+            ~ " as string) is null then "
             ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
     {%- endfor -%}
     {%- for column in d.columns if column.type != "string" -%}

@@ -26,7 +26,7 @@ truncated_events as (
     select
         events.*,
         case
-            when _op in ('I', 'U', 'B')
+            when _op in ('I', 'U', 'B') and size(_positions) > 0
                 then array_min(filter(_positions, truncate -> truncate._seq >= events._seq))
         end as _truncate
     from events

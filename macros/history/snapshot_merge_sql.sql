@@ -10,6 +10,7 @@
         {{ return(dbt.spark__snapshot_merge_sql(target, source, insert_cols)) }}
     {%- endif -%}
     {%- set t = model.cdc_history -%}
+    {%- do cdc._note_version(target, t.version, t.few) -%}
     {%- if t.nothing_new -%}
         {{ return("select 'nothing new' as outcome") }}
     {%- endif -%}
@@ -18,6 +19,7 @@
         {%- do cdc._add_tombstones(t) -%}
     {%- endif -%}
     {%- if not (changes.get("insert") or changes.get("update") or changes.get("delete")) -%}
+        {%- do cdc._plan_as_ever(t) -%}
         {{ return("select 'nothing to change' as outcome") }}
     {%- endif -%}
     {%- set merge_sql = cdc._merge(target, t.steps.changes.view, [
@@ -35,8 +37,10 @@
             {%- do t.update({"version": cdc._table_version(target)}) -%}
             {%- do cdc._fold(t) -%}
         {%- endif -%}
+        {%- do cdc._plan_rows(t, scans_table=true) -%}
         {%- do run_query(merge_sql) -%}
         {%- if cdc._writes_since(target, t.version) <= 1 -%}
+            {%- do cdc._plan_as_ever(t) -%}
             {{ return("select 'merged' as outcome") }}
         {%- endif -%}
     {%- endfor -%}

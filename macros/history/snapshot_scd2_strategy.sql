@@ -15,7 +15,10 @@
         {%- do cdc._evolve_to(t, target, cdc._untracked(t)) -%}
     {%- endif -%}
     {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
-    {%- set stamp = cdc._read_stamp(target) if target_exists and not rebuild else {} -%}
+    {%- set stamp = cdc._read_stamp(target) if target_exists else {} -%}
+    {%- if rebuild -%}
+        {%- set stamp = {"at": stamp.at} -%}
+    {%- endif -%}
     {%- do t.update({
         "target": target,
         "tombstones": cdc._tombstones_of(target),
@@ -34,7 +37,8 @@
     {%- if not target_exists -%}
         {%- do cdc._record_first_build(t, node) -%}
     {%- elif not t.nothing_new -%}
-        {%- do t.update({"steps": cdc._steps(cdc._table_location(target))}) -%}
+        {%- set detail = cdc._table_detail(target) -%}
+        {%- do t.update({"steps": cdc._steps(detail.location), "large": detail.large}) -%}
         {%- do t.update({"has_tombstones": cdc._find_tombstones(t, node.compiled_code)}) -%}
     {%- endif -%}
     {%- if target_exists -%}
@@ -49,20 +53,36 @@
 {%- endmacro %}
 
 
-{#- From where to where a run reads, and its stamp. Refuses bad events, and batches out of order, where that is declared. -#}
+{#-
+    From where to where a run reads, and its stamp. What an `arrival_overlap` covers is read again where a row has come into it since.
+    Refuses bad events, and batches out of order, where that is declared.
+-#}
 {% macro _find_position(t, events_sql, stamp) -%}
-    {%- set read_from = stamp.get("read_to") -%}
+    {%- set d = none if t.follows else t.declaration -%}
+    {%- set overlap = d.arrival_overlap if d else 0 -%}
+    {%- set last = stamp.get("read_to") if d is none or d.arrival else none -%}
+    {%- set read_from = last - overlap if last is not none else none -%}
     {%- do t.update({"read_from": read_from, "read_to": none}) -%}
-    {%- set read_to = cdc._last_arrival(t, events_sql) -%}
+    {%- do t.update({"few": read_from is not none}) -%}
+    {%- do cdc._plan_rows(t) -%}
+    {%- do cdc._look(t, events_sql, last) -%}
+    {%- set read_to = t.read_to -%}
     {%- do t.update({
-        "read_to": read_to,
         "version": stamp.get("at"),
-        "nothing_new": read_from is not none and read_to is not none and read_to <= read_from,
+        "nothing_new": last is not none and read_to is not none and read_to <= last
+            and (overlap == 0 or t.raw_rows == stamp.get("overlapping")),
+        "few": t.raw_rows is defined and t.raw_rows <= cdc._few_rows(),
     }) -%}
+    {%- do cdc._plan_rows(t) -%}
     {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}
         {%- do cdc._refuse_bad_events(t) -%}
     {%- endif -%}
     {%- set position = {} if read_to is none else {"read_to": read_to} -%}
+    {%- if overlap and read_to is not none and not t.nothing_new -%}
+        {#- How many rows the next run sees again: where it sees more, some came late. -#}
+        {%- set seen = {"declaration": d, "read_from": read_to - overlap, "read_to": read_to} -%}
+        {%- do position.update({"overlapping": run_query("select count(*) " ~ cdc._from_new_rows(seen)).rows[0][0]}) -%}
+    {%- endif -%}
     {%- if t.declaration and t.declaration.batch_order -%}
         {%- do position.update({"batch": stamp.get("batch") if t.nothing_new else cdc._refuse_batches(t, stamp)}) -%}
     {%- endif -%}
@@ -141,19 +161,22 @@
 
 
 {#-
-    The newest arrival, asked of the raw table where it is declared: there it is a matter of statistics, not of decoding. What is older
-    than the last look is not looked at again; without anything new the newest arrival is that look's.
+    One look at what arrived since the last one: up to where it goes (`read_to`) and how many raw rows it is (`raw_rows`). It asks the
+    raw table where that is declared: there it is a matter of a few files' columns, not of decoding. Without anything new the newest
+    arrival is that of the last look.
 -#}
-{% macro _last_arrival(t, events_sql) -%}
-    {%- if t.follows or ("_arrived" in t.types and not t.declaration) -%}
+{% macro _look(t, events_sql, last) -%}
+    {%- set d = none if t.follows else t.declaration -%}
+    {%- if d -%}
+        {%- set found = run_query("select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(t)).rows[0] -%}
+        {%- do t.update({"read_to": found[0], "raw_rows": found[1]}) -%}
+    {%- elif t.follows or "_arrived" in t.types -%}
         {%- set asked = "select max(" ~ t.arrival ~ ") from (" ~ events_sql ~ ") as arrivals where " ~ cdc._is_new_row(t, t.arrival) -%}
-    {%- elif t.declaration and t.declaration.arrival -%}
-        {%- set asked = "select max(" ~ t.declaration.arrival ~ ") " ~ cdc._from_new_rows(t) -%}
-    {%- else -%}
-        {{ return(none) }}
+        {%- do t.update({"read_to": run_query(asked).rows[0][0]}) -%}
     {%- endif -%}
-    {%- set newest = run_query(asked).rows[0][0] -%}
-    {{ return(t.read_from if newest is none else newest) }}
+    {%- if t.read_to is none -%}
+        {%- do t.update({"read_to": last}) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 

@@ -47,8 +47,10 @@
 {#- From the new events to the versions that change, by way of those that are known of their keys. -#}
 {% macro _fold(t) -%}
     {%- if not t.rebuild -%}
+        {%- do cdc._plan_rows(t, scans_table=true) -%}
         {%- do cdc._write_step(t.steps.known, cdc._known_versions(t)) -%}
     {%- endif -%}
+    {%- do cdc._plan_rows(t, scans_table=t.rebuild) -%}
     {%- do cdc._write_step(t.steps.changes, cdc._changed_versions(t)) -%}
 {%- endmacro %}
 

@@ -19,14 +19,14 @@
     {%- set counted = "_op <> 'M'" ~ (" and size(_former_entity_ids) = 0" if t.follows) -%}
     {%- set row = run_query(
         "select count_if(" ~ counted ~ "), count_if(_op = 'T'), count(distinct if(_op = 'T', _event_id, null)), "
-        ~ ("(select count(*) " ~ cdc._from_new_rows(t) ~ ")" if d else "null") ~ " from " ~ t.steps.events.view
+        ~ cdc._key_range(t, t.steps.events) ~ " from " ~ t.steps.events.view
     ).rows[0] -%}
-    {%- do t.update({"bounds": none if row[1] or t.rebuild or t.follows else cdc._key_bounds(t.steps.events, t)}) -%}
+    {%- do t.update({"bounds": none if row[1] or t.rebuild or t.follows else cdc._key_bounds(t, row[3])}) -%}
     {%- set good = row[0] | int -%}
     {%- do t.update({"truncates": row[1], "counters": {
         "good": good, "truncates": row[2] | int, "quarantined": 0, "left_out": 0,
     }}) -%}
-    {%- if d and row[3] != good -%}
+    {%- if d and t.raw_rows != good -%}
         {%- set bad = run_query(cdc._bad_count(t)).rows[0] -%}
         {%- do t.counters.update({"quarantined": bad[0] | int, "left_out": bad[1] | int}) -%}
     {%- endif -%}
@@ -65,8 +65,7 @@
 {#- A first build folds all events in one statement: only what it reads is counted. -#}
 {% macro _record_first_build(t, node) -%}
     {%- if t.declaration and not t.follows -%}
-        {%- set read = run_query("select count(*) " ~ cdc._from_new_rows(t)).rows[0][0] -%}
-        {%- do cdc._record(t, {"read": read, "watermark_after": t.read_to}) -%}
+        {%- do cdc._record(t, {"read": t.raw_rows, "watermark_after": t.read_to}) -%}
     {%- endif -%}
 {%- endmacro %}
 

@@ -26,12 +26,16 @@
     {%- elif t.nothing_new -%}
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
     {%- endif -%}
-    {%- do t.update({"steps": cdc._steps(cdc._table_location(this))}) -%}
+    {%- set detail = cdc._table_detail(this) -%}
+    {%- do t.update({"steps": cdc._steps(detail.location), "large": detail.large}) -%}
     {%- do cdc._write_step(t.steps.events, cdc._new_events(t, source_sql, t.read_from, t.read_to)) -%}
     {%- do cdc._count_events(t) -%}
+    {%- do cdc._plan_rows(t, scans_table=true) -%}
     {%- do cdc._write_step(t.steps.known, cdc._known_lives(t)) -%}
+    {%- do cdc._plan_rows(t) -%}
     {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
     {%- do cdc._count_changes(t, "_op") -%}
+    {%- do cdc._plan_rows(t, scans_table=true) -%}
     {{ return(cdc._merge_mark(stamp.at, t.position, t.bounds) ~ "select * except (_effects)" ~ cdc._partition_columns() ~ " from "
         ~ t.steps.changes.view) }}
 {%- endmacro %}

@@ -1,32 +1,56 @@
 {#-
-    The range that the key of a step's rows lies in, by its first column: as literals it lets Delta leave out the files, and Parquet
-    the parts of them, that no touched key can be in. None where the type's literals do not say the same in every setting.
+    Where the keys of a step's rows are, by their first column: its range, and a list where the rows are few. As literals they let Delta
+    leave out the files, and Parquet the parts of them, that no touched key can be in, and Spark the rows before it joins them. A
+    column of a query over the rows; NULL where the type's literals do not say the same in every setting.
 -#}
-{% macro _key_bounds(step, t) -%}
+{% macro _key_range(t, step) -%}
     {%- set key = t.key_columns[0] -%}
-    {%- set suffixes = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"} -%}
-    {%- if t.types[key] not in suffixes and t.types[key] != "string" -%}
-        {{ return(none) }}
+    {%- if t.types[key] not in cdc._literal_suffixes() -%}
+        {{ return("null") }}
     {%- endif -%}
-    {%- set name = cdc._quoted(key) -%}
-    {%- set found = run_query(
-        "select cast(min(" ~ name ~ ") as string), cast(max(" ~ name ~ ") as string) from " ~ step.view
-    ).rows[0] -%}
-    {%- if found[0] is none or (found[0] ~ found[1]) | length > 200 -%}
-        {{ return(none) }}
-    {%- endif -%}
-    {%- set literals = [] -%}
-    {%- for value in found -%}
-        {%- do literals.append(cdc._literal(value) if t.types[key] == "string" else value ~ suffixes[t.types[key]]) -%}
-    {%- endfor -%}
-    {{ return({"key": name, "low": literals[0], "high": literals[1]}) }}
+    {%- set name = "cast(" ~ cdc._quoted(key) ~ " as string)" -%}
+    {{ return(
+        "to_json(struct(cast(min(" ~ cdc._quoted(key) ~ ") as string) as low, cast(max(" ~ cdc._quoted(key) ~ ") as string) as high, "
+        ~ "if(count(*) <= " ~ cdc._listed_keys() ~ ", (select array_sort(collect_set(" ~ name ~ ")) from (select * from " ~ step.view
+        ~ " limit " ~ cdc._listed_keys() ~ ") as listed_rows), null) as listed))"
+    ) }}
 {%- endmacro %}
 
 
-{#- Whether a row's key lies in a range; true of every row where there is none. -#}
+{#- What `_key_range` found, for `_is_within`; none where it holds nothing back. -#}
+{% macro _key_bounds(t, range) -%}
+    {%- set found = fromjson(range or "{}") -%}
+    {%- if "low" not in found or (found.low ~ found.high) | length > 200 -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set key = t.key_columns[0] -%}
+    {%- set suffix = cdc._literal_suffixes()[t.types[key]] -%}
+    {%- set literals = [] -%}
+    {%- set listed = found.get("listed", []) if range | length < 100000 else [] -%}
+    {%- for value in [found.low, found.high] + listed -%}
+        {%- do literals.append(cdc._literal(value) if suffix is none else value ~ suffix) -%}
+    {%- endfor -%}
+    {{ return({"key": cdc._quoted(key), "low": literals[0], "high": literals[1], "listed": literals[2:]}) }}
+{%- endmacro %}
+
+
+{#- More keys make a statement longer than the rows they leave out are worth. -#}
+{% macro _listed_keys() -%}
+    {{ return(2000) }}
+{%- endmacro %}
+
+
+{% macro _literal_suffixes() -%}
+    {{ return({"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "string": none}) }}
+{%- endmacro %}
+
+
+{#- Whether a row's key can be one of the touched ones; true of every row where nothing is known of them. -#}
 {% macro _is_within(bounds, alias) -%}
     {%- if bounds is none -%}
         {{ return("true") }}
     {%- endif -%}
-    {{ return(alias ~ "." ~ bounds.key ~ " between " ~ bounds.low ~ " and " ~ bounds.high) }}
+    {%- set name = alias ~ "." ~ bounds.key -%}
+    {%- set listed = " and " ~ name ~ " in (" ~ (bounds.listed | join(", ")) ~ ")" if bounds.listed else "" -%}
+    {{ return(name ~ " between " ~ bounds.low ~ " and " ~ bounds.high ~ listed) }}
 {%- endmacro %}

@@ -31,15 +31,33 @@
 {%- endmacro %}
 
 
-{#- How often a table was written since a version. Upkeep is no writing: it moves rows, and changes none. -#}
+{#-
+    How often a table was written since a version. Upkeep is no writing: it moves rows, and changes none. Notes the newest version, for
+    the models that read the table in this run.
+-#}
 {% macro _writes_since(relation, version) -%}
     {%- set writes = [] -%}
-    {%- for commit in run_query("describe history " ~ relation ~ " limit 10") if commit["version"] > version -%}
+    {%- set commits = run_query("describe history " ~ relation ~ " limit 10") -%}
+    {%- for commit in commits if commit["version"] > version -%}
         {%- if commit["operation"] not in ["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"] -%}
             {%- do writes.append(commit["version"]) -%}
         {%- endif -%}
     {%- endfor -%}
+    {%- do cdc._note_version(relation, commits[0]["version"]) -%}
     {{ return(writes | length) }}
+{%- endmacro %}
+
+
+{#- What this run knows of a table that it brought up to date, kept in the graph, which all its nodes share. -#}
+{% macro _note_version(relation, version, few=none) -%}
+    {%- set known = graph.setdefault("cdc_versions", {}).setdefault(invocation_id ~ relation, {}) -%}
+    {%- do known.update({"version": version}) -%}
+    {%- if few is not none -%}{%- do known.update({"few": few}) -%}{%- endif -%}
+{%- endmacro %}
+
+
+{% macro _noted(relation) -%}
+    {{ return(graph.get("cdc_versions", {}).get(invocation_id ~ relation, {})) }}
 {%- endmacro %}
 
 
@@ -49,11 +67,10 @@
 {%- endmacro %}
 
 
-{#- Folder of a table. Unlike `describe detail` this does not read the state of the table's log. -#}
-{% macro _table_location(relation) -%}
-    {%- for row in run_query("describe extended " ~ relation).rows if row[0] == "Location" -%}
-        {{ return(row[1]) }}
-    {%- endfor -%}
+{#- Folder and size of a table, for a run that writes it: its log's state is read then in any case. -#}
+{% macro _table_detail(relation) -%}
+    {%- set detail = run_query("describe detail " ~ relation)[0] -%}
+    {{ return({"location": detail["location"], "large": detail["sizeInBytes"] > cdc._large_bytes()}) }}
 {%- endmacro %}
 
 

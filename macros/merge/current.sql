@@ -17,7 +17,7 @@
     {%- set columns = {} -%}
     {%- if runs -%}
         {%- do seen.update({
-            "now": cdc._table_version(history),
+            "now": cdc._noted(history).get("version") or cdc._table_version(history),
             "id": cdc._table_properties(history).get("cdc.build"),
         }) -%}
         {%- for column in adapter.get_columns_in_relation(history) -%}
@@ -52,9 +52,16 @@
         {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
     {%- endif -%}
     {#- As a step of its own, for the merge reads it twice, and knows then which part of the table it can leave out. -#}
-    {%- set step = cdc._steps(cdc._table_location(this)).changes -%}
+    {%- set t = {"few": cdc._noted(history).get("few", false)} -%}
+    {%- do cdc._plan_rows(t) -%}
+    {%- set detail = cdc._table_detail(this) -%}
+    {%- do t.update({"large": detail.large}) -%}
+    {%- set step = cdc._steps(detail.location).changes -%}
     {%- do cdc._write_step(step, cdc._changed_rows(history, seen.read, seen.now)) -%}
-    {%- set bounds = cdc._key_bounds(step, {"key_columns": cdc._as_list(config.get("unique_key")), "types": columns}) -%}
+    {%- set keyed = {"key_columns": cdc._as_list(config.get("unique_key")), "types": columns} -%}
+    {%- set range = run_query("select " ~ cdc._key_range(keyed, step) ~ " from " ~ step.view).rows[0][0] -%}
+    {%- set bounds = cdc._key_bounds(keyed, range) -%}
+    {%- do cdc._plan_rows(t, scans_table=true) -%}
     {{ return(cdc._merge_mark(seen.at, position, bounds) ~ "select * from " ~ step.view) }}
 {%- endmacro %}
 
