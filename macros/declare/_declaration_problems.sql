@@ -73,10 +73,11 @@
         {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare it too, often as the same expression.") -%}
     {%- endif -%}
     {%- if d.arrival_overlap is not integer or d.arrival_overlap < 0 -%}
-        {%- do problems.append(at ~ "`arrival_overlap` is `" ~ d.arrival_overlap ~ "`. It is a whole number, in the unit of `arrival`.") -%}
+        {%- do problems.append(at ~ "`arrival_overlap` is `" ~ d.arrival_overlap ~ "`. It is a whole number, in the unit of"
+            ~ " `arrival`.") -%}
     {%- elif d.arrival_overlap and (not d.arrival or d.batch_order or d.key_changes) -%}
-        {%- do problems.append(at ~ "`arrival_overlap` goes with `arrival`, and with neither `batch_order` nor `key_changes`. Remove it"
-            ~ ("; or the `arrival`: without one the events are read whole." if d.key_changes else ".")) -%}
+        {%- do problems.append(at ~ "`arrival_overlap` goes with `arrival`, and with neither `batch_order` nor `key_changes`."
+            ~ " Remove it" ~ ("; or the `arrival`: without one the events are read whole." if d.key_changes else ".")) -%}
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}

@@ -171,8 +171,8 @@
         {%- set found = run_query("select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(t)).rows[0] -%}
         {%- do t.update({"read_to": found[0], "raw_rows": found[1]}) -%}
     {%- elif t.follows or "_arrived" in t.types -%}
-        {%- set asked = "select max(" ~ t.arrival ~ ") from (" ~ events_sql ~ ") as arrivals where " ~ cdc._is_new_row(t, t.arrival) -%}
-        {%- do t.update({"read_to": run_query(asked).rows[0][0]}) -%}
+        {%- set new_rows = "(" ~ events_sql ~ ") as arrivals where " ~ cdc._is_new_row(t, t.arrival) -%}
+        {%- do t.update({"read_to": run_query("select max(" ~ t.arrival ~ ") from " ~ new_rows).rows[0][0]}) -%}
     {%- endif -%}
     {%- if t.read_to is none -%}
         {%- do t.update({"read_to": last}) -%}

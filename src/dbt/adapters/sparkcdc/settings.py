@@ -72,8 +72,8 @@ def launch_settings(
         # VACUUM lists a table's folders in so many tasks, by default 10,000.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * cores),
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
-        # Lists and other objects are aggregated in a hash table of 128 groups, and of more by sorting,
-        # twice: rows that are sorted already are better sorted by from the start.
+        # Lists are aggregated in a hash table, and beyond 128 groups by sorting, twice. Our rows
+        # come sorted already.
         "spark.sql.execution.useObjectHashAggregateExec": "false",
     }
     if parameters.get("spark.master", "local").startswith("local"):
