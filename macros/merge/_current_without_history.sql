@@ -36,8 +36,8 @@
     {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
     {%- do cdc._count_changes(t, "_op") -%}
     {%- do cdc._plan_rows(t, scans_table=true) -%}
-    {{ return(cdc._merge_mark(stamp.at, t.position, t.bounds) ~ "select * except (_effects)" ~ cdc._partition_columns() ~ " from "
-        ~ t.steps.changes.view) }}
+    {{ return(cdc._merge_mark(stamp.at, t.position, t.bounds, t.planned_small) ~ "select * except (_effects)"
+        ~ cdc._partition_columns() ~ " from " ~ t.steps.changes.view) }}
 {%- endmacro %}
 
 

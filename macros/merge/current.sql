@@ -62,7 +62,7 @@
     {%- set range = run_query("select " ~ cdc._key_range(keyed, step) ~ " from " ~ step.view).rows[0][0] -%}
     {%- set bounds = cdc._key_bounds(keyed, range) -%}
     {%- do cdc._plan_rows(t, scans_table=true) -%}
-    {{ return(cdc._merge_mark(seen.at, position, bounds) ~ "select * from " ~ step.view) }}
+    {{ return(cdc._merge_mark(seen.at, position, bounds, t.planned_small) ~ "select * from " ~ step.view) }}
 {%- endmacro %}
 
 
@@ -145,11 +145,13 @@ where
 
 
 {#-
-    Tells the merge for which version of the table the rows were computed, up to where they bring it, and in which range their keys
-    are. The compiled query is all that both see.
+    Tells the merge for which version of the table the rows were computed, up to where they bring it, where their keys are, and whether
+    the session plans for few rows. The compiled query is all that both see.
 -#}
-{% macro _merge_mark(version, position, bounds=none) -%}
-    {{ return("-- cdc: " ~ tojson({"version": version, "position": position, "bounds": bounds}) ~ "\n") }}
+{% macro _merge_mark(version, position, bounds=none, planned_small=false) -%}
+    {{ return("-- cdc: " ~ tojson({
+        "version": version, "position": position, "bounds": bounds, "planned_small": planned_small,
+    }) ~ "\n") }}
 {%- endmacro %}
 
 

@@ -35,7 +35,7 @@
     {%- if not cdc._writes_since(target, mark.version) -%}
         {%- do cdc._write_stamp(target, mark.position) -%}
         {%- do run_query(merge_sql) -%}
-        {%- do cdc._plan_as_ever({"planned_small": true}) -%}
+        {%- do cdc._plan_as_ever({"planned_small": mark.planned_small}) -%}
         {%- if cdc._writes_since(target, mark.version) <= 1 -%}
             {{ return("select 'merged' as outcome") }}
         {%- endif -%}

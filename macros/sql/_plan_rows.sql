@@ -6,7 +6,8 @@
 -#}
 {% macro _plan_rows(t, scans_table=false) -%}
     {%- set small = t.few and not (scans_table and t.large) -%}
-    {%- if small != (t.planned_small or false) -%}
+    {%- do t.setdefault("planned_small", false) -%}
+    {%- if small != t.planned_small -%}
         {%- for name, value in {
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",

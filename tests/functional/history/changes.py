@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt
 
 from tests.functional.oracle import Event, histories
 
@@ -92,10 +91,8 @@ class Changes:
         return {"snapshots.yml": SNAPSHOTS}
 
     @pytest.fixture(scope="class")
-    def changes(self, project: Any) -> None:
+    def changes(self, project: Any, package: None) -> None:
         """The raw table, empty, and the package."""
-        run_dbt(["deps"])
-        run_dbt(["parse"])  # deps forgets the adapter
         project.run_sql(
             f"create table {project.test_schema}.changes"
             " (scenario int, id int, seq int, op string, a string, b string, batch int) using delta"

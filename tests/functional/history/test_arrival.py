@@ -67,12 +67,6 @@ class TestFolderOfFiles:
     def snapshots(self) -> dict[str, str]:
         return {"histories.yml": SNAPSHOTS}
 
-    @pytest.fixture(scope="class")
-    def package(self, project: Any) -> None:
-        """The package."""
-        run_dbt(["deps"])
-        run_dbt(["parse"])  # deps forgets the adapter
-
     def put(self, project: Any, folder: Path, rows: str, age: int) -> None:
         """Writes one file whose time is so many seconds past."""
         there = set(folder.glob("*.parquet"))
