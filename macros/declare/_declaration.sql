@@ -64,8 +64,10 @@
     {%- set traits = cdc._formats().get(format, {}) -%}
     {%- set except_columns = cdc._as_list(given.get("except_columns")) -%}
     {%- set columns = [] -%}
-    {%- for column in node.columns.values() if column.name not in except_columns -%}
-        {%- do columns.append({"name": column.name, "type": (column.data_type or "") | lower}) -%}
+    {%- set left_out = [] -%}
+    {%- for column in node.columns.values() -%}
+        {%- do (left_out if column.name in except_columns else columns).append(
+            {"name": column.name, "type": (column.data_type or "") | lower}) -%}
     {%- endfor -%}
     {%- set keys = cdc._as_list(given.get("keys")) -%}
     {%- set declaration = {
@@ -76,6 +78,7 @@
         "traits": traits,
         "columns": columns,
         "except_columns": except_columns,
+        "left_out": left_out,
         "key_columns": keys or ["_row_id"],
         "keyless": not keys,
         "sequence_by": cdc._as_list(given.get("sequence_by")),
@@ -89,6 +92,7 @@
         "history": given.get("history", true),
         "insert_only": given.get("insert_only", false),
         "key_changes": given.get("key_changes", false),
+        "renames": cdc._former_names(given.get("renames")),
         "partition_by": given.get("partition_by") or {},
         "on_bad_event": given.get("on_bad_event", "quarantine"),
         "payload": given.get("payload", "value" if landed or traits.get("payload") else none),
@@ -142,6 +146,16 @@
             "bytes": "latin1"},
         "delta_cdf": {"columns": true, "sequence": true, "operation": true, "event_time": true},
     }) }}
+{%- endmacro %}
+
+
+{#- `renames`, each with the list of its former names. What is no mapping is for the checks to refuse. -#}
+{% macro _former_names(renames) -%}
+    {%- set former = {} -%}
+    {%- for name, names in (renames.items() if renames is mapping else []) -%}
+        {%- do former.update({name: cdc._as_list(names)}) -%}
+    {%- endfor -%}
+    {{ return(former) }}
 {%- endmacro %}
 
 

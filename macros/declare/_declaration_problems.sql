@@ -6,7 +6,7 @@
     {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
-        "ignore_null_updates", "except_columns", "track_history_columns", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
+        "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
         "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
@@ -60,6 +60,7 @@
         {%- endfor -%}
     {%- endfor -%}
 
+    {%- do problems.extend(cdc._rename_problems(d, given, at, names)) -%}
     {%- do problems.extend(cdc._sequence_problems(d, at)) -%}
     {%- do problems.extend(cdc._option_problems(d, given, at)) -%}
     {%- if d.format == "flagged" and not d.operation and not d.apply_as_deletes -%}
@@ -104,6 +105,33 @@
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
         {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}
     {%- endif -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{% macro _rename_problems(d, given, at, names) -%}
+    {%- set problems = [] -%}
+    {%- set taken = names | map("lower") | list -%}
+    {%- if "renames" in given and given.renames is not mapping -%}
+        {%- do problems.append(at ~ "`renames` is `" ~ given.renames ~ "`. Write `{<column>: <former name, or a list of them>}`.") -%}
+    {%- endif -%}
+    {%- for name, former_names in d.renames.items() -%}
+        {%- if name not in names -%}
+            {%- do problems.append(at ~ "`renames`: `" ~ name ~ "` is not among the declared columns (" ~ (names | join(", "))
+                ~ "). Declare the column under its new name.") -%}
+        {%- endif -%}
+        {%- for former in former_names -%}
+            {%- if former | lower in taken -%}
+                {%- do problems.append(at ~ "`renames`: `" ~ former ~ "`, the former name of `" ~ name ~ "`, is a declared column or"
+                    ~ " another column's former name. An event could not tell which of them it means: remove one.") -%}
+            {%- endif -%}
+            {%- do taken.append(former | lower) -%}
+        {%- endfor -%}
+        {%- if d.key_changes is sameas true and name in d.key_columns -%}
+            {%- do problems.append(at ~ "`renames`: `" ~ name ~ "` is a key column, and with `key_changes` the resolver's table"
+                ~ " has it by its former name. Keep that name in the declaration.") -%}
+        {%- endif -%}
+    {%- endfor -%}
     {{ return(problems) }}
 {%- endmacro %}
 

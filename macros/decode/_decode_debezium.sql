@@ -97,10 +97,12 @@ from opened_messages
 
 
 {#- How the event's own schema describes a column; NULL where it brings none. -#}
-{% macro _debezium_field(name) -%}
+{% macro _debezium_field(d, name) -%}
+    {%- set names = [] -%}
+    {%- for known in cdc._names_of(d, name) -%}{%- do names.append(cdc._literal(known)) -%}{%- endfor -%}
     {{ return(
         "get(filter(coalesce(get(filter(_message.schema.fields, f -> f.field in ('after', 'before')), 0).fields, transform("
-        ~ "_message.schema.fields, f -> struct(f.field, f.name, f.parameters))), f -> f.field = " ~ cdc._literal(name) ~ "), 0)"
+        ~ "_message.schema.fields, f -> struct(f.field, f.name, f.parameters))), f -> f.field in (" ~ (names | join(", ")) ~ ")), 0)"
     ) }}
 {%- endmacro %}
 

@@ -14,6 +14,9 @@
 -#}
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}
+    {%- if d.traits.columns and (d.renames or d.left_out) -%}
+        {%- do d.update({"raw_columns": run_query("describe query select * from " ~ relation).columns[0].values() | list}) -%}
+    {%- endif -%}
     {%- set decoded = (["_cdc_operation", "_cdc_image", "_cdc_before", "_seq"] + (["_ts"] if time else []) + ["_cdc_problem"]
         + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
 raw_events as (
@@ -54,9 +57,12 @@ given_events as (
         *,
         {%- for column in d.columns %}
         {%- if cdc._needs_field(d, column) %}
-        {{ cdc._debezium_field(column.name) }} as {{ cdc._field(column.name) }},
+        {{ cdc._debezium_field(d, column.name) }} as {{ cdc._field(column.name) }},
         {%- endif %}
         {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}{{ "," if not loop.last }}
+        {%- endfor %}
+        {%- for column in cdc._hashed_columns(d) if column in d.left_out -%},
+        {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}
         {%- endfor %}
     from {{ "decoded_events" if d.traits.columns else "held_events" }}
     where
@@ -81,7 +87,7 @@ typed_events as (
         {%- if time %}
         _ts,
         {%- endif %}
-        {%- for column in d.columns %}
+        {%- for column in cdc._hashed_columns(d) %}
         {{ cdc._given(column.name) }},
         {%- endfor %}
         {%- for column in d.columns %}
@@ -98,13 +104,7 @@ identified_events as (
     select
         * except (_cdc_problems),
         nullif(_cdc_reasons, '') as _reason,
-        xxhash64(
-            _op,
-            _seq,
-            _unset
-            {%- for column in d.columns -%}, {{ cdc._quoted(column.name) }}{%- endfor -%}
-            {%- for key in d.key_columns if not d.keyless -%}, {{ cdc._quoted("_old_" ~ key) }}{%- endfor -%}
-        ) as _event_id
+        {{ cdc._event_hash(d) }} as _event_id
     from (select *, {{ cdc._reasons(d, time) }} as _cdc_problems from typed_events) as typed_events
     lateral view outer explode(array(_cdc_problems)) reasons as _cdc_reasons
 )
@@ -143,22 +143,38 @@ identified_events as (
 {%- endmacro %}
 
 
-{#- The value an event gives a column, as text or as the raw column, and whether it gives one at all. -#}
+{#- The value that an image gives a column, or the raw column; by a former name where there is none by the present one. -#}
 {% macro _given_value(d, name, image="_cdc_image") -%}
-    {%- if d.traits.columns -%}
-        {{ return(cdc._quoted(name)) }}
-    {%- endif -%}
-    {{ return(image ~ "[" ~ cdc._literal(name) ~ "]") }}
+    {%- set found = [] -%}
+    {%- for known in cdc._names_of(d, name) | reverse -%}
+        {%- set value = cdc._quoted(known) if d.traits.columns else image ~ "[" ~ cdc._literal(known) ~ "]" -%}
+        {%- do found.append("case when cast(" ~ value ~ " as string) is not null then " ~ value ~ " else " ~ found[-1] ~ " end"
+            if found else value) -%}
+    {%- endfor -%}
+    {{ return(found[-1]) }}
 {%- endmacro %}
 
 
+{#- Whether an event gives a column a value at all. -#}
 {% macro _is_given(d, name, image="_cdc_image") -%}
     {%- if d.traits.columns -%}
         {{ return("true") }}
     {%- elif d.traits.absent == "null" and image == "_cdc_image" -%}
         {{ return("(" ~ image ~ " is not null)") }}
     {%- endif -%}
-    {{ return("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(name) ~ "), false)") }}
+    {%- set given = [] -%}
+    {%- for known in cdc._names_of(d, name) -%}
+        {%- do given.append("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(known) ~ "), false)") -%}
+    {%- endfor -%}
+    {{ return("(" ~ (given | join(" or ")) ~ ")" if given | length > 1 else given[0]) }}
+{%- endmacro %}
+
+
+{#- A column's name and its former names. Of typed events, those that the raw table has. -#}
+{% macro _names_of(d, name) -%}
+    {%- set names = [name] + d.renames.get(name, []) -%}
+    {%- set there = names | select("in", d.raw_columns or names) | list -%}
+    {{ return(there or [name]) }}
 {%- endmacro %}
 
 
@@ -249,6 +265,55 @@ identified_events as (
     {%- endif -%}
     {{ return("case when _cdc_operation in ('I', 'U') then array_except(array(" ~ (parts | join(", "))
         ~ "), array(null)) else cast(array() as array<string>) end") }}
+{%- endmacro %}
+
+
+{#-
+    The identity of an event: what it did, where, and the values that it carried. It outlives changes of the declaration. Each value goes in
+    under the column's oldest name and as it was given, not as its type of today; a column that the event says nothing of adds nothing,
+    and one that the tables leave out goes in as before.
+-#}
+{% macro _event_hash(d) -%}
+    {%- set by_oldest_name = {} -%}
+    {%- for column in cdc._hashed_columns(d) -%}
+        {%- do by_oldest_name.update({([column.name] + d.renames.get(column.name, [])) | last: column}) -%}
+    {%- endfor -%}
+    {%- set parts = ["_op", "_seq"] -%}
+    {%- for oldest, column in by_oldest_name | dictsort(case_sensitive=true) -%}
+        {%- set given = cdc._given(column.name) -%}
+        {%- set says_null = "" if d.traits.columns or d.traits.absent == "null" or column in d.left_out
+            else " or (_op in ('I', 'U') and not array_contains(_unset, " ~ cdc._literal(column.name) ~ "))" -%}
+        {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
+        {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
+            else cdc._quoted(column.name), column.type) if d.traits.columns else given) -%}
+    {%- endfor -%}
+    {%- for key in d.key_columns if not d.keyless -%}
+        {%- set types = d.columns | selectattr("name", "equalto", key) | map(attribute="type") -%}
+        {%- do parts.append(cdc._widest(cdc._quoted("_old_" ~ key), types | first)) -%}
+    {%- endfor -%}
+    {{ return("xxhash64(" ~ (parts | join(", ")) ~ ")") }}
+{%- endmacro %}
+
+
+{#- The declared columns, those that the tables leave out among them. A typed raw table may have lost these. -#}
+{% macro _hashed_columns(d) -%}
+    {{ return(d.columns + (d.left_out | selectattr("name", "in", d.raw_columns) | list if d.raw_columns else d.left_out)) }}
+{%- endmacro %}
+
+
+{#- A value that hashes the same after its type was widened. -#}
+{% macro _widest(value, type) -%}
+    {%- if type in ["tinyint", "byte", "smallint", "short", "int", "integer"] -%}
+        {{ return("cast(" ~ value ~ " as bigint)") }}
+    {%- elif type in ["float", "real"] -%}
+        {{ return("cast(" ~ value ~ " as double)") }}
+    {%- elif type == "date" -%}
+        {{ return("cast(" ~ value ~ " as timestamp_ntz)") }}
+    {%- elif cdc._decimal_digits(type) -%}
+        {%- set text = "cast(" ~ value ~ " as string)" -%}
+        {{ return("rtrim('.', rtrim('0', " ~ text ~ "))" if cdc._decimal_digits(type)[1] else text) }}
+    {%- endif -%}
+    {{ return(value) }}
 {%- endmacro %}
 
 

@@ -13,12 +13,12 @@
     {%- endif -%}
     {%- set node = cdc._node_of(relation) -%}
     {%- set declaration = cdc._upstream_declaration(node) if node else none -%}
-    {%- set table = cdc._literal(relation | string | replace("`", "")) -%}
+    {%- set changes = cdc._changes_since(relation, since | int, declaration.renames if declaration else {}) -%}
     {%- if declaration is none or declaration.history -%}
 select
     * except (_change_type),
     {{ cdc._row_kind("_change_type") }} as _row_kind
-from table_changes({{ table }}, {{ since | int }})
+from {{ changes }}
     {%- else -%}
     {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._as_list(node.config.unique_key)) -%}
     {%- set hidden = ["_cdc_deleted_at", "_events"] -%}
@@ -31,7 +31,7 @@ with living_rows as (
         count_if(_change_type = 'update_preimage') over ({{ row }}) as _before,
         count_if(_change_type = 'update_postimage') over ({{ row }}) as _after,
         min({{ image }}) over ({{ row }}) <=> max({{ image }}) over ({{ row }}) as _is_same
-    from table_changes({{ table }}, {{ since | int }})
+    from {{ changes }}
     where _cdc_deleted_at is null
 )
 
@@ -51,4 +51,43 @@ where not (_is_same and _before = 1 and _after = 1)
 {% macro _row_kind(change_type) -%}
     {{ return("case " ~ change_type ~ " when 'insert' then '+I' when 'update_preimage' then '-U'"
         ~ " when 'update_postimage' then '+U' when 'delete' then '-D' end") }}
+{%- endmacro %}
+
+
+{#-
+    What Delta's change feed gives since a version. It reads no range in which a column was renamed or its type widened: such a range is
+    read in parts, each brought to the columns of today.
+-#}
+{% macro _changes_since(relation, since, renames) -%}
+    {%- set table = cdc._literal(relation | string | replace("`", "")) -%}
+    {%- set starts = [since] -%}
+    {%- set properties = cdc._table_properties(relation) -%}
+    {%- if "delta.columnMapping.mode" in properties or "delta.enableTypeWidening" in properties -%}
+        {%- for commit in run_query("describe history " ~ relation) | reverse -%}
+            {%- if commit["version"] > since and commit["operation"] in ["RENAME COLUMN", "CHANGE COLUMN"] -%}
+                {%- do starts.append(commit["version"]) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {%- if starts | length == 1 -%}
+        {{ return("table_changes(" ~ table ~ ", " ~ since ~ ")") }}
+    {%- endif -%}
+    {%- set present = adapter.get_columns_in_relation(relation) -%}
+    {%- set location = cdc._table_detail(relation).location -%}
+    {%- set parts = [] -%}
+    {%- for start in starts -%}
+        {#- Spark looks a name up once a query, and takes the columns of the first part for all: a slash more makes it another name. -#}
+        {%- set path = cdc._literal(location ~ "/" * loop.index) -%}
+        {%- set part = "table_changes_by_path(" ~ path ~ ", " ~ start ~ (", " ~ (starts[loop.index] - 1) if not loop.last) ~ ")" -%}
+        {%- set types = {} -%}
+        {%- for row in run_query("describe query select * from " ~ part).rows -%}{%- do types.update({row[0]: row[1]}) -%}{%- endfor -%}
+        {%- set columns = [] -%}
+        {%- for column in present -%}
+            {%- set name = ([column.name] + renames.get(column.name, [])) | select("in", types) | first -%}
+            {%- do columns.append((cdc._fitted(cdc._quoted(name), types[name], column.dtype) if name
+                else "cast(null as " ~ column.dtype ~ ")") ~ " as " ~ cdc._quoted(column.name)) -%}
+        {%- endfor -%}
+        {%- do parts.append("select " ~ (columns | join(", ")) ~ ", _change_type, _commit_version, _commit_timestamp from " ~ part) -%}
+    {%- endfor -%}
+    {{ return("(" ~ (parts | join(" union all ")) ~ ") as changes") }}
 {%- endmacro %}

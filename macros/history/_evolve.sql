@@ -1,25 +1,76 @@
 {#-
-    Brings the columns of a table that is there to what is declared: an added column is added, a widened type widened, both in the table's
-    metadata only. A dropped column stays, null from there on. Any other change of a type is refused before anything is written.
+    Brings the columns of a table that is there to what is declared: a renamed column is renamed, an added column or field of a struct added,
+    a widened type widened, all in the table's metadata only. A dropped column stays, null from there on. Any other change of a type
+    is refused before anything is written. What an earlier run did not get to is done now.
       columns   name to type
       images    names of those that `_events` keeps an image of, too
+      renames   name to former names
 -#}
-{% macro _evolve(relation, columns, images=[]) -%}
-    {%- set there = {} -%}
+{% macro _evolve(relation, columns, images=[], renames={}) -%}
+    {%- set there = {"": {}, "_events.element._image.": {}} -%}
     {%- for column in adapter.get_columns_in_relation(relation) -%}
-        {%- do there.update({column.name | lower: column.dtype | lower}) -%}
+        {%- do there[""].update({column.name | lower: column.dtype}) -%}
     {%- endfor -%}
-    {%- set added = [] -%}
-    {%- set widened = [] -%}
+    {%- if images -%}
+        {%- for field in cdc._struct_fields(cdc._item_type(there[""]["_events"])) if field.name == "_image" -%}
+            {%- for column in cdc._struct_fields(field.type) -%}
+                {%- do there["_events.element._image."].update({column.name | lower: column.type}) -%}
+            {%- endfor -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {%- set changes = {"renamed": [], "added": [], "widened": [], "problems": []} -%}
+    {%- set first_images = [] -%}
+    {%- for name, type in columns.items() -%}
+        {%- for place, types in there.items() if place == "" or name in images -%}
+            {%- set former = renames.get(name, []) | map("lower") | select("in", types) | first -%}
+            {%- set known = types.get(name | lower) or types.get(former | default("")) -%}
+            {%- if not types -%}
+                {%- do first_images.append(cdc._quoted(name) ~ ": " ~ type) -%}
+            {%- elif known is none -%}
+                {%- do changes.added.append(place ~ cdc._quoted(name) ~ " " ~ type) -%}
+            {%- else -%}
+                {%- if name | lower not in types -%}
+                    {%- do changes.renamed.append(place ~ cdc._quoted(former) ~ " to " ~ cdc._quoted(name)) -%}
+                {%- endif -%}
+                {%- do cdc._type_changes(place ~ cdc._quoted(name), known, type, changes) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {%- if first_images -%}
+        {%- do changes.added.append("_events.element._image struct<" ~ (first_images | join(", ")) ~ ">") -%}
+    {%- endif -%}
+    {%- if changes.problems -%}
+        {%- do cdc._refuse_types(relation, columns, there[""], renames) -%}
+    {%- endif -%}
+    {%- if changes.renamed -%}
+        {%- if cdc._table_properties(relation).get("delta.columnMapping.mode", "none") == "none" -%}
+            {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.columnMapping.mode' = 'name')") -%}
+        {%- endif -%}
+        {%- for change in changes.renamed -%}
+            {%- do run_query("alter table " ~ relation ~ " rename column " ~ change) -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {%- if changes.added -%}
+        {%- do run_query("alter table " ~ relation ~ " add columns (" ~ (changes.added | join(", ")) ~ ")") -%}
+    {%- endif -%}
+    {%- if changes.widened -%}
+        {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.enableTypeWidening' = 'true')") -%}
+        {%- for change in changes.widened -%}
+            {%- do run_query("alter table " ~ relation ~ " alter column " ~ change) -%}
+        {%- endfor -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- All columns whose type cannot become the declared one, each with its ways out. -#}
+{% macro _refuse_types(relation, columns, there, renames) -%}
     {%- set problems = [] -%}
     {%- for name, type in columns.items() -%}
-        {%- set places = [cdc._quoted(name)] + (["_events.element._image." ~ cdc._quoted(name)] if name in images else []) -%}
-        {%- set known = there.get(name | lower) -%}
-        {%- if known is none -%}
-            {%- for place in places -%}{%- do added.append(place ~ " " ~ type) -%}{%- endfor -%}
-        {%- elif known != type | lower and cdc._is_wider(known, type | lower) -%}
-            {%- for place in places -%}{%- do widened.append(place ~ " type " ~ type) -%}{%- endfor -%}
-        {%- elif known != type | lower -%}
+        {%- set former = renames.get(name, []) | map("lower") | select("in", there) | first -%}
+        {%- set known = there.get(name | lower) or there.get(former | default("")) -%}
+        {%- set changes = {"added": [], "widened": [], "problems": []} -%}
+        {%- do cdc._type_changes("", known or type, type, changes) -%}
+        {%- if changes.problems -%}
             {%- do problems.append(
                 relation.schema ~ "." ~ relation.identifier ~ ": column `" ~ name ~ "` is " ~ known ~ " and is now declared as " ~ type
                 ~ ", which Delta cannot widen it to. Take the change back: values that do not fit are quarantined, and"
@@ -27,18 +78,7 @@
                 ~ " with --full-refresh after dropping it.") -%}
         {%- endif -%}
     {%- endfor -%}
-    {%- if problems -%}
-        {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
-    {%- endif -%}
-    {%- if added -%}
-        {%- do run_query("alter table " ~ relation ~ " add columns (" ~ (added | join(", ")) ~ ")") -%}
-    {%- endif -%}
-    {%- if widened -%}
-        {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.enableTypeWidening' = 'true')") -%}
-        {%- for change in widened -%}
-            {%- do run_query("alter table " ~ relation ~ " alter column " ~ change) -%}
-        {%- endfor -%}
-    {%- endif -%}
+    {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
 {%- endmacro %}
 
 
@@ -65,27 +105,77 @@
     Brings a table to the columns that its events have, and the traits to those of the table: its order is that of the images too, and a
     column that was dropped from the declaration is NULL in every new event.
 -#}
-{% macro _evolve_to(t, relation, images) -%}
+{% macro _evolve_to(t, relation, images, properties) -%}
     {%- set columns = {} -%}
     {%- for name in t.key_columns + t.value_columns -%}
         {%- do columns.update({name: t.types[name]}) -%}
     {%- endfor -%}
-    {%- do cdc._evolve(relation, columns, images) -%}
+    {%- do cdc._evolve(relation, columns, images, t.renames) -%}
+    {%- do cdc._rename_keys(t, relation, properties) -%}
     {%- set hidden = cdc._history_columns({"key_columns": t.key_columns, "value_columns": []})
         + ["_cdc_updated_at", "_cdc_deleted_at"] + (t.declaration.partition_by.keys() | list if t.declaration else []) -%}
     {%- set names = t.value_columns | map("lower") | list -%}
     {%- set values = [] -%}
     {%- set dropped = [] -%}
-    {%- for column in adapter.get_columns_in_relation(relation) if column.name not in hidden -%}
-        {%- if column.name | lower not in names -%}
-            {%- do dropped.append(column.name) -%}
+    {%- set types = dict(t.types) -%}
+    {%- for column in adapter.get_columns_in_relation(relation) -%}
+        {%- if column.name not in hidden -%}
+            {%- do values.append(column.name) -%}
+            {%- if column.name | lower not in names -%}{%- do dropped.append(column.name) -%}{%- endif -%}
         {%- endif -%}
-        {%- do values.append(column.name) -%}
-        {%- do t.types.update({column.name: column.dtype}) -%}
+        {%- if column.name not in hidden or column.name == "_events" -%}
+            {%- do types.update({column.name: column.dtype}) -%}
+        {%- endif -%}
     {%- endfor -%}
     {%- do t.update({
         "tracked": values if t.tracked == t.value_columns else t.tracked,
         "value_columns": values,
         "dropped": dropped,
+        "event_types": t.types,
+        "types": types,
     }) -%}
+{%- endmacro %}
+
+
+{#- Key and tracked columns by their new names in what a table says of itself, and in its tombstones. -#}
+{% macro _rename_keys(t, relation, properties) -%}
+    {%- set renamed = [] -%}
+    {%- for trait, now in cdc._history_properties(t).items() if properties.get(trait, now) != now -%}
+        {%- do renamed.append(cdc._literal(trait) ~ " = " ~ cdc._literal(now)) -%}
+    {%- endfor -%}
+    {%- if renamed -%}
+        {%- set tombstones = load_relation(cdc._tombstones_of(relation)) -%}
+        {%- if tombstones is not none -%}
+            {%- set keys = {} -%}
+            {%- for key in t.key_columns -%}{%- do keys.update({key: t.types[key]}) -%}{%- endfor -%}
+            {%- do cdc._evolve(tombstones, keys, renames=t.renames) -%}
+        {%- endif -%}
+        {%- do run_query("alter table " ~ relation ~ " set tblproperties (" ~ (renamed | join(", ")) ~ ")") -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- The events that a row keeps, their columns without a value by their present names. -#}
+{% macro _kept_events(t, alias=none) -%}
+    {%- set events = (alias ~ "." if alias else "") ~ "_events" -%}
+    {%- if not t.renames -%}
+        {{ return(events) }}
+    {%- endif -%}
+    {%- set fields = [] -%}
+    {%- for field in cdc._struct_fields(cdc._item_type(t.types["_events"])) -%}
+        {%- do fields.append(cdc._present_names(t, "event._unset") ~ " as _unset" if field.name == "_unset" else "event." ~ field.name) -%}
+    {%- endfor -%}
+    {{ return("transform(" ~ events ~ ", event -> struct(" ~ (fields | join(", ")) ~ ")) as _events") }}
+{%- endmacro %}
+
+
+{#- A list of columns, those that were renamed by their present names. -#}
+{% macro _present_names(t, names) -%}
+    {%- set cases = [] -%}
+    {%- for name, former_names in t.renames.items() -%}
+        {%- for former in former_names -%}
+            {%- do cases.append("when " ~ cdc._literal(former) ~ " then " ~ cdc._literal(name)) -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {{ return("transform(" ~ names ~ ", name -> case name " ~ (cases | join(" ")) ~ " else name end)" if cases else names) }}
 {%- endmacro %}

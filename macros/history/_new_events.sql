@@ -23,7 +23,7 @@ select
     {{ "if(_is_move, " ~ cdc._quoted(t.ended[key]) ~ ", " ~ name ~ ") as " ~ name if t.ended else name }},
     {%- endfor %}
     {%- for column in t.value_columns %}
-    {{ "cast(null as " ~ t.types[column] ~ ") as " if column in t.dropped }}{{ cdc._quoted(column) }},
+    {{ cdc._event_column(t, column) }} as {{ cdc._quoted(column) }},
     {%- endfor %}
     if(_is_move, 'M', _op) as _op,
     _seq,
@@ -35,8 +35,25 @@ select
     _former_entity_ids,
     _resolved,
     {%- endif %}
-    _unset
+    {{ cdc._present_names(t, "_unset") if t.follows else "_unset" }}{{ " as _unset" if t.follows }}
 from arrived_events
+{%- endmacro %}
+
+
+{#-
+    A column of the events in the type of the table. The resolver's table holds older events under a column's former name, and a column
+    that was dropped from the declaration is in no event.
+-#}
+{% macro _event_column(t, column) -%}
+    {%- if column in t.dropped -%}
+        {{ return("cast(null as " ~ t.types[column] ~ ")") }}
+    {%- endif -%}
+    {%- set types = t.event_types or t.types -%}
+    {%- set values = [] -%}
+    {%- for name in [column] + t.renames.get(column, []) if name in types -%}
+        {%- do values.append(cdc._fitted(cdc._quoted(name), types[name], t.types[column])) -%}
+    {%- endfor -%}
+    {{ return("coalesce(" ~ (values | join(", ")) ~ ")" if values | length > 1 else values[0]) }}
 {%- endmacro %}
 
 

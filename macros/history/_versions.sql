@@ -175,12 +175,22 @@ versions as (
         {%- if t.counted %}
         _effects,
         {%- endif %}
-        if(_seq is null, null, md5(to_json(struct({{ keys }}, _seq, _first_event_id)))) as dbt_scd_id,
+        if(_seq is null, null, md5(to_json(struct({{ cdc._numbered_keys(t) }}, _seq, _first_event_id)))) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,
         coalesce(_close._at, lead(_from) over ({{ version_order }})) as dbt_valid_to
     from grouped_events
 )
+{%- endmacro %}
+
+
+{#- The key columns by number: what is made of them must not hold their names, which may change. -#}
+{% macro _numbered_keys(t) -%}
+    {%- set keys = [] -%}
+    {%- for key in t.key_columns -%}
+        {%- do keys.append(cdc._quoted(key) ~ " as key_" ~ loop.index) -%}
+    {%- endfor -%}
+    {{ return(keys | join(", ")) }}
 {%- endmacro %}
 
 

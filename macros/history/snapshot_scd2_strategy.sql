@@ -11,8 +11,9 @@
     {%- set target = api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table") -%}
     {%- set t = cdc._history_traits(node, node.compiled_code) -%}
     {%- if target_exists -%}
-        {%- do cdc._refuse_drift(node, t, cdc._table_properties(target)) -%}
-        {%- do cdc._evolve_to(t, target, cdc._untracked(t)) -%}
+        {%- set properties = cdc._table_properties(target) -%}
+        {%- do cdc._refuse_drift(node, t, properties) -%}
+        {%- do cdc._evolve_to(t, target, cdc._untracked(t), properties) -%}
     {%- endif -%}
     {%- set rebuild = flags.FULL_REFRESH and target_exists -%}
     {%- set stamp = cdc._read_stamp(target) if target_exists else {} -%}
@@ -103,8 +104,9 @@
     {%- for key in keys -%}
         {%- do canonical.append("_old_" ~ key) -%}
     {%- endfor -%}
-    {%- set values = types.keys() | reject("in", keys + canonical) | list -%}
     {%- set declaration = cdc._upstream_declaration(node) -%}
+    {%- set renames = declaration.renames if declaration else {} -%}
+    {%- set values = types.keys() | reject("in", keys + canonical + renames.values() | sum(start=[])) | list -%}
     {%- set tracked = declaration.track_history_columns if declaration else [] -%}
 
     {%- set problems = [] -%}
@@ -138,6 +140,7 @@
         "key_columns": ["_entity_id"] if follows else keys,
         "value_columns": keys + values if follows else values,
         "dropped": [],
+        "renames": renames,
         "tracked": keys + (tracked or values) if follows else tracked or values,
         "types": types,
         "time": "_ts" if "_ts" in types else "_seq",

@@ -57,7 +57,6 @@
 
 {#- The versions that a run may change: those of its keys, and those that one of its truncates falls into. -#}
 {% macro _known_versions(t) -%}
-    {%- set columns = cdc._column_list(cdc._history_columns(t), "history") -%}
 with touched_keys as (
     select {{ cdc._column_list(t.key_columns) }}
     from {{ t.steps.events.view }}
@@ -79,10 +78,15 @@ with touched_keys as (
     {%- endif %}
 )
 
-select {{ columns }}
+select {{ cdc._stored_columns(t, "history") }}
 from {{ t.target }} as history
 left semi join touched_keys on {{ cdc._same(t.key_columns, "history", "touched_keys") }}
 where {{ cdc._is_within(t.bounds, "history") }}
+{%- endmacro %}
+
+
+{% macro _stored_columns(t, alias=none) -%}
+    {{ return(cdc._column_list(cdc._history_columns(t) | reject("equalto", "_events"), alias) ~ ", " ~ cdc._kept_events(t, alias)) }}
 {%- endmacro %}
 
 
@@ -97,7 +101,7 @@ where {{ cdc._is_within(t.bounds, "history") }}
     {%- set untracked = cdc._untracked(t) -%}
     {%- set columns = cdc._history_columns(t) -%}
 with known_versions as (
-    select {{ cdc._column_list(columns) }}
+    select {{ cdc._stored_columns(t) if t.rebuild else cdc._column_list(columns) }}
     from {{ t.target if t.rebuild else t.steps.known.view }}
 ),
 

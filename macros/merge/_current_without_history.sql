@@ -14,8 +14,9 @@
         {{ return(cdc._first_lives(t, source_sql)) }}
     {%- endif -%}
     {%- if updates -%}
-        {%- do cdc._refuse_drift(model, t, cdc._table_properties(this)) -%}
-        {%- do cdc._evolve_to(t, this, t.value_columns) -%}
+        {%- set properties = cdc._table_properties(this) -%}
+        {%- do cdc._refuse_drift(model, t, properties) -%}
+        {%- do cdc._evolve_to(t, this, t.value_columns, properties) -%}
     {%- endif -%}
     {%- set stamp = cdc._read_stamp(this) if updates else {} -%}
     {%- do cdc._find_position(t, source_sql, stamp) -%}
@@ -71,14 +72,14 @@ with touched_keys as (
 
 select
     {{ cdc._column_list(t.key_columns, "known") }},
-    known._events
+    {{ cdc._kept_events(t, "known") }}
 from {{ t.target }} as known
 left semi join touched_keys on {{ cdc._same(t.key_columns, "known", "touched_keys") }}
 where {{ cdc._is_within(t.bounds, "known") }}
 union all
 select
     {{ cdc._column_list(t.key_columns) }},
-    _events
+    {{ cdc._kept_events(t) }}
 from {{ t.target }}
 where {{ cdc._is_truncate_row(t) }}
 {%- endmacro %}

@@ -33,7 +33,8 @@
             {%- for hidden in cdc._history_columns({"key_columns": [], "value_columns": []}) -%}
                 {%- do columns.pop(hidden) -%}
             {%- endfor -%}
-            {%- do cdc._evolve(this, columns) -%}
+            {%- set declaration = cdc._upstream_declaration(model) -%}
+            {%- do cdc._evolve(this, columns, renames=declaration.renames if declaration else {}) -%}
             {%- do seen.update({"at": cdc._table_version(this)}) -%}
         {%- elif stamp.get("history") == seen.id and stamp.version <= seen.now -%}
             {%- do seen.update({"read": stamp.version}) -%}

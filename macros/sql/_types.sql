@@ -1,0 +1,83 @@
+{#- Types as Spark writes them: `struct<a:int,b:array<string>>`. -#}
+
+{#- The fields of a struct, as a list of {name, type}; none of any other type. -#}
+{% macro _struct_fields(type) -%}
+    {%- if not (type | lower).startswith("struct<") -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set at = {"depth": 0, "text": ""} -%}
+    {%- set fields = [] -%}
+    {%- for letter in type[7:-1] ~ "," -%}
+        {%- if letter == "," and at.depth == 0 -%}
+            {%- set parts = at.text.split(":", 1) -%}
+            {%- do fields.append({"name": parts[0] | trim, "type": parts[1] | trim}) -%}
+            {%- do at.update({"text": ""}) -%}
+        {%- else -%}
+            {%- do at.update({
+                "depth": at.depth + (1 if letter in "<(" else -1 if letter in ">)" else 0),
+                "text": at.text ~ letter,
+            }) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(fields) }}
+{%- endmacro %}
+
+
+{#- The type of an array's elements, whatever they are; none of any other type. -#}
+{% macro _item_type(type) -%}
+    {{ return((type | trim)[6:-1] | trim if (type | lower).startswith("array<") else none) }}
+{%- endmacro %}
+
+
+{#-
+    What brings a type to another in place: appends to `changes.added` and `changes.widened` what ALTER TABLE takes, and to
+    `changes.problems` the pairs of types for which there is nothing. Fields that are no longer wanted stay.
+-#}
+{% macro _type_changes(place, known, wanted, changes) -%}
+    {%- set known_fields = cdc._struct_fields(known) -%}
+    {%- set wanted_fields = cdc._struct_fields(wanted) -%}
+    {%- if known | lower == wanted | lower -%}
+    {%- elif known_fields is not none and wanted_fields is not none -%}
+        {%- set there = {} -%}
+        {%- for field in known_fields -%}{%- do there.update({field.name | lower: field.type}) -%}{%- endfor -%}
+        {%- for field in wanted_fields -%}
+            {%- set inner = place ~ "." ~ cdc._quoted(field.name) -%}
+            {%- if field.name | lower in there -%}
+                {%- do cdc._type_changes(inner, there[field.name | lower], field.type, changes) -%}
+            {%- else -%}
+                {%- do changes.added.append(inner ~ " " ~ field.type) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- elif cdc._item_type(known) is not none and cdc._item_type(wanted) is not none -%}
+        {%- do cdc._type_changes(place ~ ".element", cdc._item_type(known), cdc._item_type(wanted), changes) -%}
+    {%- elif cdc._is_wider(known | lower, wanted | lower) -%}
+        {%- do changes.widened.append(place ~ " type " ~ wanted) -%}
+    {%- else -%}
+        {%- do changes.problems.append({"known": known, "wanted": wanted}) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- A value of one type as another one that has the same fields and more: those are NULL, in the order of the other. -#}
+{% macro _fitted(value, given, wanted, depth=0) -%}
+    {%- set given_fields = cdc._struct_fields(given) -%}
+    {%- if given | lower == wanted | lower -%}
+        {{ return(value) }}
+    {%- elif given_fields is not none -%}
+        {%- set there = {} -%}
+        {%- for field in given_fields -%}{%- do there.update({field.name | lower: field.type}) -%}{%- endfor -%}
+        {%- set fields = [] -%}
+        {%- for field in cdc._struct_fields(wanted) -%}
+            {%- set known = there.get(field.name | lower) -%}
+            {%- set inner = value ~ "." ~ cdc._quoted(field.name) -%}
+            {%- do fields.append((cdc._fitted(inner, known, field.type, depth) if known else "cast(null as " ~ field.type ~ ")")
+                ~ " as " ~ cdc._quoted(field.name)) -%}
+        {%- endfor -%}
+        {{ return("if(" ~ value ~ " is null, null, struct(" ~ (fields | join(", ")) ~ "))") }}
+    {%- elif cdc._item_type(given) is not none -%}
+        {%- set item = "item_" ~ depth -%}
+        {{ return("transform(" ~ value ~ ", " ~ item ~ " -> "
+            ~ cdc._fitted(item, cdc._item_type(given), cdc._item_type(wanted), depth + 1) ~ ")") }}
+    {%- endif -%}
+    {{ return("cast(" ~ value ~ " as " ~ wanted ~ ")") }}
+{%- endmacro %}
