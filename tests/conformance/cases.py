@@ -237,6 +237,26 @@ def wal2json() -> dict[str, Case]:
     moment = "Sun Apr 26 16:23:59 2020"
     animal = {"a": 123, "b": moment, "c": "Melanosuchus Niger", "d": True, "e": 4.56}
     big_cat = {"a": 456, "b": moment, "c": "Panthera Onca", "d": False, "e": 4.56}
+    # Both columns of the key are renamed while the events flow, a to g and d to f.
+    renamed = [
+        {"g": "int", "b": "string", "c": "string", "f": "boolean", "e": "decimal(5,3)"},
+        {"g": 123, "b": moment, "c": "Melanosuchus Niger", "f": True, "e": 8.76},
+        {"g": 456, "b": "Mon Dec 07 15:56:59 2020", "c": "Panthera Onca", "f": False, "e": 3.142},
+        {
+            "g": 789,
+            "b": "Sun Apr 04 10:33:04 2021",
+            "c": "Chrysocyon brachyurus",
+            "f": True,
+            "e": 20.3,
+        },
+        {
+            "g": 790,
+            "b": "Sat Apr 04 10:34:55 2020",
+            "c": "Myrmecophaga tridactyla",
+            "f": False,
+            "e": 1.8,
+        },
+    ]
     numbers = {"a": "int", "b": "int", "c": "int", "d": "bigint", "f": "float", "h": "string"}
     row = {"a": 1, "b": 1, "c": 2, "d": 3, "f": -876.563, "h": "teste     "}
     pair = {"a": "int", "b": "string"}
@@ -260,6 +280,10 @@ def wal2json() -> dict[str, Case]:
         ),
         "pk_other_identity": table("pk.q2.v2", "w2j_pk_with_ri", "a", pk),
         "pk_none": table("pk.q2.v2", "w2j_pk_without_pk", "", pk, animal),
+        **{
+            f"renamed_key_{version}": table(f"rename_column.{file}", "w2j_rename_pk", "gf", *renamed)
+            for version, file in (("v1", "q1.v1"), ("v2", "q2.v2"))
+        },
         "update_v1": table("update1.q1.v1", "table_with_pk", "bcd", numbers, row | {"b": -1}),
         "identity_nothing": table("update2.q2.v2 delete2.q2.v2", "table_with_pk", "bcd", numbers),
         "identity_full": table("update3.q2.v2", "table_with_pk", "bcd", numbers, row),
@@ -346,6 +370,8 @@ def wal2json() -> dict[str, Case]:
         ),
     }
     found["bytea"].options["keys"] = ["id"]
+    for version in ("v1", "v2"):
+        found[f"renamed_key_{version}"].options["renames"] = {"g": "a", "f": "d"}
     found["quoted_names"] = Case(
         ["wal2json/messages/insert1.q2.v2.jsonl"],
         {

@@ -50,6 +50,8 @@ class Decoding:
 
     sources: ClassVar[dict[str, dict[str, Any]]]
     raw: ClassVar[dict[str, Any]]
+    # Macros of which each source gets a model, `<source>_<macro>`.
+    views: ClassVar[tuple[str, ...]] = ("quarantine",)
 
     @pytest.fixture(scope="class")
     def packages(self) -> dict[str, Any]:
@@ -64,7 +66,9 @@ class Decoding:
         models = {"sources.yml": source_yaml(self.sources)}
         for name in self.sources:
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
-            models[f"{name}_quarantine.sql"] = f"{{{{ cdc.quarantine(source('app', '{name}')) }}}}"
+            for view in self.views:
+                body = f"{{{{ cdc.{view}(source('app', '{name}')) }}}}"
+                models[f"{name}_{view}.sql"] = body
         return models
 
     @pytest.fixture(scope="class")
