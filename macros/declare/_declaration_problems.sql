@@ -113,7 +113,8 @@
     {%- set problems = [] -%}
     {%- set taken = names | map("lower") | list -%}
     {%- if "renames" in given and given.renames is not mapping -%}
-        {%- do problems.append(at ~ "`renames` is `" ~ given.renames ~ "`. Write `{<column>: <former name, or a list of them>}`.") -%}
+        {%- do problems.append(at ~ "`renames` is `" ~ given.renames
+            ~ "`. Write `{<column>: <former name, or a list of them>}`.") -%}
     {%- endif -%}
     {%- for name, former_names in d.renames.items() -%}
         {%- if name not in names -%}
@@ -122,8 +123,9 @@
         {%- endif -%}
         {%- for former in former_names -%}
             {%- if former | lower in taken -%}
-                {%- do problems.append(at ~ "`renames`: `" ~ former ~ "`, the former name of `" ~ name ~ "`, is a declared column or"
-                    ~ " another column's former name. An event could not tell which of them it means: remove one.") -%}
+                {%- do problems.append(at ~ "`renames`: `" ~ former ~ "`, the former name of `" ~ name
+                    ~ "`, is a declared column or another column's former name. An event could not tell which of them it means:"
+                    ~ " remove one.") -%}
             {%- endif -%}
             {%- do taken.append(former | lower) -%}
         {%- endfor -%}

@@ -165,7 +165,12 @@ group by all
 
 {#- The DDL that a record of the source tells of; NULL of other records. -#}
 {% macro _ddl_text(d) -%}
-    {%- set control = ["if(get_json_object(_payload, '$.metadata.record-type') = 'control', _payload, null)"] if d.format == "dms" else [] -%}
-    {%- set texts = ["get_json_object(_payload, '$.sql')", "get_json_object(_payload, '$.ddl')", "get_json_object(_payload, '$.payload.ddl')"] -%}
-    {{ return("coalesce(" ~ ((control or texts) | join(", ")) ~ ")") }}
+    {%- if d.format == "dms" -%}
+        {{ return("if(get_json_object(_payload, '$.metadata.record-type') = 'control', _payload, null)") }}
+    {%- endif -%}
+    {%- set texts = [] -%}
+    {%- for path in ["$.sql", "$.ddl", "$.payload.ddl"] -%}
+        {%- do texts.append("get_json_object(_payload, '" ~ path ~ "')") -%}
+    {%- endfor -%}
+    {{ return("coalesce(" ~ (texts | join(", ")) ~ ")") }}
 {%- endmacro %}

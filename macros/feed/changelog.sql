@@ -76,18 +76,22 @@ where not (_is_same and _before = 1 and _after = 1)
     {%- set location = cdc._table_detail(relation).location -%}
     {%- set parts = [] -%}
     {%- for start in starts -%}
-        {#- Spark looks a name up once a query, and takes the columns of the first part for all: a slash more makes it another name. -#}
+        {#- Spark looks a name up once a query, for all parts with the columns of the first: a slash more is another name. -#}
         {%- set path = cdc._literal(location ~ "/" * loop.index) -%}
-        {%- set part = "table_changes_by_path(" ~ path ~ ", " ~ start ~ (", " ~ (starts[loop.index] - 1) if not loop.last) ~ ")" -%}
+        {%- set end = ", " ~ (starts[loop.index] - 1) if not loop.last else "" -%}
+        {%- set part = "table_changes_by_path(" ~ path ~ ", " ~ start ~ end ~ ")" -%}
         {%- set types = {} -%}
-        {%- for row in run_query("describe query select * from " ~ part).rows -%}{%- do types.update({row[0]: row[1]}) -%}{%- endfor -%}
+        {%- for row in run_query("describe query select * from " ~ part).rows -%}
+            {%- do types.update({row[0]: row[1]}) -%}
+        {%- endfor -%}
         {%- set columns = [] -%}
         {%- for column in present -%}
             {%- set name = ([column.name] + renames.get(column.name, [])) | select("in", types) | first -%}
             {%- do columns.append((cdc._fitted(cdc._quoted(name), types[name], column.dtype) if name
                 else "cast(null as " ~ column.dtype ~ ")") ~ " as " ~ cdc._quoted(column.name)) -%}
         {%- endfor -%}
-        {%- do parts.append("select " ~ (columns | join(", ")) ~ ", _change_type, _commit_version, _commit_timestamp from " ~ part) -%}
+        {%- do columns.extend(["_change_type", "_commit_version", "_commit_timestamp"]) -%}
+        {%- do parts.append("select " ~ (columns | join(", ")) ~ " from " ~ part) -%}
     {%- endfor -%}
     {{ return("(" ~ (parts | join(" union all ")) ~ ") as changes") }}
 {%- endmacro %}

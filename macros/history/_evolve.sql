@@ -163,7 +163,8 @@
     {%- endif -%}
     {%- set fields = [] -%}
     {%- for field in cdc._struct_fields(cdc._item_type(t.types["_events"])) -%}
-        {%- do fields.append(cdc._present_names(t, "event._unset") ~ " as _unset" if field.name == "_unset" else "event." ~ field.name) -%}
+        {%- do fields.append(
+            cdc._present_names(t, "event._unset") ~ " as _unset" if field.name == "_unset" else "event." ~ field.name) -%}
     {%- endfor -%}
     {{ return("transform(" ~ events ~ ", event -> struct(" ~ (fields | join(", ")) ~ ")) as _events") }}
 {%- endmacro %}

@@ -1,4 +1,7 @@
-{#- Keys, sequence and tracked columns of a history are written into its table properties and cannot change under it, but for their names. -#}
+{#-
+    Keys, sequence and tracked columns of a history are written into its table properties and cannot change under it, but for
+    their names.
+-#}
 {% macro _refuse_drift(node, t, properties) -%}
     {%- set problems = [] -%}
     {%- for trait, now in cdc._history_properties(t).items() if cdc._by_present_names(t, properties.get(trait, now)) != now -%}

@@ -29,7 +29,7 @@
 {% macro _steps(location) -%}
     {%- set steps = {} -%}
     {%- set folder = location ~ "/cdc_steps/" ~ invocation_id ~ "/" -%}
-    {%- for step in ["events", "known", "changes"] -%}
+    {%- for step in ["events", "known", "changes", "effective", "overwritten"] -%}
         {%- do steps.update({step: {"path": cdc._literal(folder ~ step), "view": "cdc_step_" ~ step}}) -%}
     {%- endfor -%}
     {{ return(steps) }}
@@ -86,7 +86,8 @@ where {{ cdc._is_within(t.bounds, "history") }}
 
 
 {% macro _stored_columns(t, alias=none) -%}
-    {{ return(cdc._column_list(cdc._history_columns(t) | reject("equalto", "_events"), alias) ~ ", " ~ cdc._kept_events(t, alias)) }}
+    {%- set others = cdc._history_columns(t) | reject("equalto", "_events") -%}
+    {{ return(cdc._column_list(others, alias) ~ ", " ~ cdc._kept_events(t, alias)) }}
 {%- endmacro %}
 
 

@@ -36,9 +36,13 @@
     {%- do cdc._plan_rows(t) -%}
     {%- do cdc._write_step(t.steps.changes, cdc._changed_lives(t)) -%}
     {%- do cdc._count_changes(t, "_op") -%}
+    {%- set rows = "select * except (_effects)" ~ cdc._partition_columns() ~ " from " ~ t.steps.changes.view -%}
+    {%- if cdc._overwrites() -%}
+        {%- do cdc._plan_as_ever(t) -%}
+        {{ return(cdc._overwritten_rows(rows, t.position)) }}
+    {%- endif -%}
     {%- do cdc._plan_rows(t, scans_table=true) -%}
-    {{ return(cdc._merge_mark(stamp.at, t.position, t.bounds, t.planned_small) ~ "select * except (_effects)"
-        ~ cdc._partition_columns() ~ " from " ~ t.steps.changes.view) }}
+    {{ return(cdc._merge_mark(stamp.at, t.position, t.bounds, t.planned_small) ~ rows) }}
 {%- endmacro %}
 
 

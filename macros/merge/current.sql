@@ -8,6 +8,7 @@
 
 
 {% macro default__current(history) -%}
+    {%- if execute -%}{%- do cdc._refuse_strategy() -%}{%- endif -%}
     {%- if execute and cdc._is_staging(history) -%}
         {{ return(cdc._current_without_history(history)) }}
     {%- endif -%}
@@ -50,7 +51,8 @@
         {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
     {#- Where rows are followed, one can leave a key that another has: what changed does not tell who has it now. -#}
     {%- elif seen.read is none or "_entity_id" in columns -%}
-        {{ return(cdc._merge_mark(seen.at, position) ~ cdc._compared_rows(history)) }}
+        {%- set rows = cdc._compared_rows(history) -%}
+        {{ return(cdc._overwritten_rows(rows, position) if cdc._overwrites() else cdc._merge_mark(seen.at, position) ~ rows) }}
     {%- endif -%}
     {#- As a step of its own, for the merge reads it twice, and knows then which part of the table it can leave out. -#}
     {%- set t = {"few": cdc._noted(history).get("few", false)} -%}
@@ -59,11 +61,41 @@
     {%- do t.update({"large": detail.large}) -%}
     {%- set step = cdc._steps(detail.location).changes -%}
     {%- do cdc._write_step(step, cdc._changed_rows(history, seen.read, seen.now)) -%}
+    {%- if cdc._overwrites() -%}
+        {%- do cdc._plan_as_ever(t) -%}
+        {{ return(cdc._overwritten_rows("select * from " ~ step.view, position)) }}
+    {%- endif -%}
     {%- set keyed = {"key_columns": cdc._as_list(config.get("unique_key")), "types": columns} -%}
     {%- set range = run_query("select " ~ cdc._key_range(keyed, step) ~ " from " ~ step.view).rows[0][0] -%}
     {%- set bounds = cdc._key_bounds(keyed, range) -%}
     {%- do cdc._plan_rows(t, scans_table=true) -%}
     {{ return(cdc._merge_mark(seen.at, position, bounds, t.planned_small) ~ "select * from " ~ step.view) }}
+{%- endmacro %}
+
+
+{#- Whether the partitions that changes touch are written anew, instead of a merge. -#}
+{% macro _overwrites() -%}
+    {{ return(config.get("incremental_strategy") == "insert_overwrite") }}
+{%- endmacro %}
+
+
+{#- dbt's default strategy on Spark is `append`, which would add a row for every change. -#}
+{% macro _refuse_strategy() -%}
+    {%- set strategy = config.get("incremental_strategy") or "append" -%}
+    {%- set problem = [] -%}
+    {%- if model.config.materialized != "incremental" -%}
+    {%- elif strategy not in ["merge", "insert_overwrite"] -%}
+        {%- do problem.append("has `incremental_strategy: " ~ strategy ~ "`, which would add a row for every change. Use `merge`, or"
+            ~ " `insert_overwrite` with `partition_by`.") -%}
+    {%- elif not cdc._as_list(config.get("unique_key")) -%}
+        {%- do problem.append("has no `unique_key`. Name the columns of the key.") -%}
+    {%- elif strategy == "insert_overwrite" and not cdc._as_list(config.get("partition_by")) -%}
+        {%- do problem.append("has `incremental_strategy: insert_overwrite` and no `partition_by`, which would write the whole"
+            ~ " table in every run. Name its partition columns, or use `merge`.") -%}
+    {%- endif -%}
+    {%- if problem -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ model.name ~ " " ~ problem[0]) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 

@@ -1,6 +1,11 @@
-{#- dbt's hook for the merge of an incremental model: ours where the model's body is cdc.current, dbt-spark's everywhere else. -#}
+{#-
+    dbt's hook for the merge of an incremental model: ours where the model's body is cdc.current or resolves keys, dbt-spark's
+    everywhere else.
+-#}
 {% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) -%}
-    {%- if "macro.cdc.current" not in model.depends_on.macros -%}
+    {%- if model.language == "python" and unique_key == "_event_id" -%}
+        {{ return(cdc._merge_resolved_events(target, source, unique_key)) }}
+    {%- elif "macro.cdc.current" not in model.depends_on.macros -%}
         {{ return(dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates)) }}
     {%- endif -%}
     {%- if cdc._nothing_new_mark() in model.compiled_code -%}
@@ -43,4 +48,28 @@
     {%- do exceptions.raise_compiler_error(
         "cdc: another build wrote " ~ target ~ " while this one ran. Run it again when the other one is done."
     ) -%}
+{%- endmacro %}
+
+
+{#- Events into the resolver's table, which takes on the columns that they have gained since the last run. -#}
+{% macro _merge_resolved_events(target, source, unique_key) -%}
+    {%- set given = {} -%}
+    {%- for column in adapter.get_columns_in_relation(source) -%}{%- do given.update({column.name: column.dtype}) -%}{%- endfor -%}
+    {%- do cdc._evolve(target, given) -%}
+    {%- set columns = [] -%}
+    {%- set values = [] -%}
+    {%- for column in adapter.get_columns_in_relation(target) if column.name in given -%}
+        {%- set name = cdc._quoted(column.name) -%}
+        {%- do columns.append(name) -%}
+        {%- do values.append(cdc._fitted(name, given[column.name], column.dtype) ~ " as " ~ name) -%}
+    {%- endfor -%}
+    {{ return(cdc._merge(
+        target,
+        "(select " ~ (values | join(", ")) ~ " from " ~ source ~ ")",
+        cdc._key_predicates([unique_key]),
+        [
+            {"when": "matched", "then": "update", "columns": columns},
+            {"when": "not matched", "then": "insert", "columns": columns},
+        ],
+    )) }}
 {%- endmacro %}

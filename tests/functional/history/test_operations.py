@@ -121,7 +121,6 @@ class TestOperations:
         self.the_ledger_counts(project)
         self.repaired_events_take_their_place(project)
         self.compaction_keeps_what_late_events_need(project)
-        self.columns_come_and_go(project)
         self.upkeep_changes_nothing(project)
 
     def the_ledger_counts(self, project: Any) -> None:
@@ -238,42 +237,6 @@ class TestOperations:
         self.audit_holds(project)
         with pytest.raises((DbtRuntimeError, AssertionError)):
             self.operate("cdc_compact", dry_run=False)
-
-    def columns_come_and_go(self, project: Any) -> None:
-        """`color` comes and `note` goes; a type that changes otherwise is refused."""
-        self.arrive(project, 8, event(8, 50, "I", "a", 1), event(8, 51, "U", "b", 1))
-        run_dbt(["build"])
-        files = self.rows(project, "describe detail {s}.items_history")[0]
-        project.run_sql(f"alter table {project.test_schema}.items add columns (color string)")
-        declared = SOURCES.replace("TYPE", "smallint").replace(
-            "{name: note, data_type: string}", "{name: color, data_type: string}"
-        )
-        write_file(declared, project.project_root, "models", "sources.yml")
-        run_dbt(["build"])
-        assert self.rows(project, "describe detail {s}.items_history")[0][10] == files[10]
-        project.run_sql(
-            f"insert into {project.test_schema}.items values"
-            " (8, 53, 'U', 'c', 1, 'gone', timestamp '2026-03-01', 9, 'red'),"
-            " (8, 52, 'U', 'b', 1, 'gone', timestamp '2026-02-28', 9, 'blue')"
-        )
-        run_dbt(["build"])
-        columns = "_seq, state, note, color"
-        assert self.rows(
-            project, f"select {columns} from {{s}}.items_history where id = 8 order by _seq"
-        ) == [
-            (50, "a", "a 50", None),
-            (51, "b", None, "blue"),
-            (53, "c", None, "red"),
-        ]
-        assert self.rows(project, "select state, color from {s}.items_final where id = 8") == [
-            ("c", "red")
-        ]
-        write_file(
-            declared.replace("smallint", "string"), project.project_root, "models", "sources.yml"
-        )
-        results = run_dbt(["build"], expect_pass=False)
-        message = next(result.message for result in results if result.status == "error")
-        assert "column `size` is smallint and is now declared as string" in message
 
     def upkeep_changes_nothing(self, project: Any) -> None:
         """Small files are put together; less than a week of files is never kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from dbt.tests.util import run_dbt, write_file
@@ -25,27 +25,24 @@ sources:
           arrival: batch
           {options}
     tables:
-      - name: rows
-        identifier: changes
-        columns: &columns {columns}
       - name: tracked
         identifier: changes
         config: {{meta: {{cdc: {{track_history_columns: [{a}]}}}}}}
-        columns: *columns
+        columns: &columns {columns}
       - name: alone
         identifier: changes
         config: {{meta: {{cdc: {{history: false}}}}}}
+        columns: *columns
+      - name: rows
+        identifier: changes
         columns: *columns
 """
 
 SNAPSHOTS = """
 version: 2
 snapshots:
-  - name: rows_history
-    relation: ref('stg_rows')
-    config: {{strategy: cdc.scd2, unique_key: [scenario, {key}], file_format: delta}}
-  - name: tracked_history
-    relation: ref('stg_tracked')
+  - name: {name}_history
+    relation: ref('stg_{name}')
     config: {{strategy: cdc.scd2, unique_key: [scenario, {key}], file_format: delta}}
 """
 
@@ -58,7 +55,7 @@ FINAL = """
 
 CHANGES = """
 {{ config(materialized='table', enabled=var('feed', false)) }}
-{{ cdc.changelog(ref('rows_final')) }}
+{{ cdc.changelog(ref('tracked_final')) }}
 """
 
 # What the source's table looks like, one after the other. A field named `size.<part>` is one of a
@@ -92,7 +89,6 @@ FORMS: list[dict[str, Any]] = [
 FIRST_NAMES = {"key": "id", "aa": "a"}
 # dbt's partial parsing passes over a changed unique_key of a snapshot in YAML.
 BUILD = ["--no-partial-parse", "build"]
-BATCHES = 1  # of each form
 STEP = 100  # positions of each form
 
 
@@ -147,7 +143,8 @@ def message(change: Change) -> str:
     op = {"I": "c", "U": "u", "D": "d"}[change.op]
     before = image if change.op == "D" else None
     after = None if change.op == "D" else image
-    return json.dumps({"op": op, "before": before, "after": after, "source": {"lsn": change.position}})
+    source = {"lsn": change.position}
+    return json.dumps({"op": op, "before": before, "after": after, "source": source})
 
 
 def expected(changes: dict[Change, int], form: int, tracked: list[str] | None) -> set[Any]:
@@ -197,15 +194,15 @@ def normal(column: str, value: Any) -> Any:
     return float(value) if column == "n" and value is not None else value
 
 
-def declared(number: int) -> dict[str, str]:
-    """The files of the project as they declare a form."""
+def declared(number: int, names: tuple[str, ...]) -> dict[str, str]:
+    """The files of the project as they declare a form, with these tables."""
     form = FORMS[number]
     key, a = (next(n for n in form["columns"] if FIRST_NAMES.get(n, n) == c) for c in ("id", "a"))
     options = {"renames": form.get("renames", {}), "except_columns": form.get("dropped", [])}
     columns = [{"name": "scenario", "data_type": "int"}] + [
         {"name": name, "data_type": kind} for name, kind in form["columns"].items()
     ]
-    reads = {"rows": "rows_history", "tracked": "tracked_history", "alone": "stg_alone"}
+    reads = {n: "stg_alone" if n == "alone" else f"{n}_history" for n in names}
     return {
         "models/sources.yml": DECLARATION.format(
             key=key,
@@ -213,32 +210,43 @@ def declared(number: int) -> dict[str, str]:
             columns=json.dumps(columns),
             options="\n          ".join(f"{k}: {json.dumps(v)}" for k, v in options.items()),
         ),
-        "models/rows_changes.sql": CHANGES,
-        "snapshots/snapshots.yml": SNAPSHOTS.format(key=key),
+        "models/tracked_changes.sql": CHANGES,
+        **{
+            f"snapshots/{name}.yml": SNAPSHOTS.format(key=key, name=name)
+            for name in names
+            if name != "alone"
+        },
         **{
             f"models/stg_{name}.sql": f"{{{{ cdc.events(source('app', '{name}')) }}}}"
             for name in reads
         },
-        **{f"models/{name}_final.sql": FINAL.format(key=key, read=read) for name, read in reads.items()},
+        **{
+            f"models/{name}_final.sql": FINAL.format(key=key, read=read)
+            for name, read in reads.items()
+        },
     }
 
 
-def files(folder: str) -> dict[str, str]:
+def files(folder: str, names: tuple[str, ...]) -> dict[str, str]:
     return {
-        path.split("/")[1]: text for path, text in declared(0).items() if path.startswith(folder)
+        path.split("/")[1]: text
+        for path, text in declared(0, names).items()
+        if path.startswith(folder)
     }
 
 
 class TestSchemaChanges:
-    scenarios = 300
+    names: ClassVar[tuple[str, ...]] = ("tracked", "alone")
+    scenarios = 200
+    batches = 1  # of each form
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        return files("models")
+        return files("models", self.names)
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return files("snapshots")
+        return files("snapshots", self.names)
 
     def rows(self, project: Any, table: str, form: int, columns: str) -> list[Any]:
         """Rows by the columns' first names, in the order of the oracle."""
@@ -265,7 +273,10 @@ class TestSchemaChanges:
         ]
 
     def check(self, project: Any, changes: dict[Change, int], form: int) -> None:
-        for name, tracked in (("rows", None), ("tracked", ["a"])):
+        for name in self.names:
+            if name == "alone":
+                continue
+            tracked = ["a"] if name == "tracked" else None
             versions = self.rows(project, f"{name}_history", form, "_seq, _seq_end")
             found = expected(changes, form, tracked)
             surplus, missing = set(versions) - found, found - set(versions)
@@ -281,10 +292,10 @@ class TestSchemaChanges:
 
     def test_all_at_once(self, project: Any, spark: Any, package: None) -> None:
         draw = random.Random(20261122)
-        arrivals: dict[int, list[Change]] = {n: [] for n in range(len(FORMS) * BATCHES)}
+        arrivals: dict[int, list[Change]] = {n: [] for n in range(len(FORMS) * self.batches)}
         for scenario in range(self.scenarios):
             for change in draw_changes(draw, scenario):
-                on_time = change.position * BATCHES // STEP
+                on_time = change.position * self.batches // STEP
                 late = draw.random() < 0.3
                 for _ in range(draw.choice([1, 1, 1, 2])):
                     batch = draw.randint(on_time, max(arrivals)) if late else on_time
@@ -293,18 +304,31 @@ class TestSchemaChanges:
         raw = f"{project.test_schema}.changes"
         changes: dict[Change, int] = {}
         for batch, arriving in arrivals.items():
-            form = batch // BATCHES
-            if batch % BATCHES == 0:
-                for path, text in declared(form).items():
+            form = batch // self.batches
+            if batch % self.batches == 0:
+                for path, text in declared(form, self.names).items():
                     write_file(text, project.project_root, path)
+                if batch:
+                    self.only_metadata_are_written(project)
             rows = [(message(change), batch) for change in arriving]
             frame = spark.createDataFrame(rows, "value string, batch int")
             frame.coalesce(1).write.format("delta").mode("append").saveAsTable(raw)
             for change in arriving:
                 changes.setdefault(change, form)
-            run_dbt(BUILD)
+            run_dbt([*BUILD])
             self.check(project, changes, form)
         self.stays(project, changes)
+
+    def only_metadata_are_written(self, project: Any) -> None:
+        def data_files() -> list[Any]:
+            names = [f"{name}_final" for name in self.names] + ["tracked_history"]
+            query = "select distinct _metadata.file_name from {}.{} order by 1"
+            schema = project.test_schema
+            return [project.run_sql(query.format(schema, name), fetch="all") for name in names]
+
+        before = data_files()
+        run_dbt([*BUILD])
+        assert data_files() == before
 
     def stays(self, project: Any, changes: dict[Change, int]) -> None:
         """Nothing more is written, the changes add up, a rebuild gives the same."""
@@ -312,16 +336,16 @@ class TestSchemaChanges:
         def rows(query: str) -> list[Any]:
             return project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
 
-        tables = ["rows_history", "tracked_history", "rows_final", "tracked_final", "alone_final"]
+        tables = [f"{name}_final" for name in self.names] + ["tracked_history"]
         versions = {t: rows(f"describe history {{s}}.{t} limit 1")[0][0] for t in tables}
         run_dbt([*BUILD, "--vars", "feed: true"])
         assert versions == {t: rows(f"describe history {{s}}.{t} limit 1")[0][0] for t in tables}
         columns = "scenario, key, aa, c, n, d, to_json(size), _cdc_seq"
         added = (
-            f"select {columns} from {{s}}.rows_changes group by all"
+            f"select {columns} from {{s}}.tracked_changes group by all"
             " having sum(if(_row_kind in ('+I', '+U'), 1, -1)) <> 0"
         )
-        table = f"select {columns} from {{s}}.rows_final"
+        table = f"select {columns} from {{s}}.tracked_final"
         assert rows(f"({added}) except all ({table})") == []
         assert rows(f"({table}) except all ({added})") == []
 
@@ -329,3 +353,149 @@ class TestSchemaChanges:
         run_dbt([*BUILD, "--full-refresh"])
         project.run_sql(f"alter table {project.test_schema}.alone_final add columns (d string)")
         self.check(project, dict.fromkeys(changes, len(FORMS) - 1), len(FORMS) - 1)
+
+        # A type that changes otherwise is refused.
+        narrow = declared(len(FORMS) - 1, self.names)["models/sources.yml"].replace(
+            '"data_type": "decimal(22,1)"', '"data_type": "int"'
+        )
+        write_file(narrow, project.project_root, "models", "sources.yml")
+        results = run_dbt([*BUILD, "--select", "+tracked_history"], expect_pass=False)
+        assert "column `n` is decimal(22,1) and is now declared as int" in results[-1].message
+
+
+@pytest.mark.soak
+class TestManySchemaChanges(TestSchemaChanges):
+    names: ClassVar[tuple[str, ...]] = ("tracked", "alone", "rows")
+    scenarios = 1_000
+    batches = 3
+
+
+MOVING = """
+version: 2
+sources:
+  - name: app
+    schema: "{{{{ target.schema }}}}"
+    tables:
+      - name: rows
+        identifier: changes
+        config:
+          meta:
+            cdc:
+              format: debezium
+              payload: value
+              keys: [id]
+              key_changes: true
+              sequence_by: cast(_message.source.lsn as bigint)
+              event_time: false
+              arrival: batch
+              renames: {renames}
+              except_columns: {dropped}
+        columns: {columns}
+"""
+
+KEYS = """
+from dbt_spark_cdc.keys import resolve_keys
+
+
+def model(dbt, session):
+    dbt.config(materialized="incremental", incremental_strategy="merge", unique_key="_event_id")
+    return resolve_keys(dbt, session, dbt.ref("stg_rows"))
+"""
+
+
+def moving(columns: dict[str, str], renames: dict[str, str], dropped: list[str]) -> str:
+    listed = json.dumps([{"name": n, "data_type": kind} for n, kind in columns.items()])
+    return MOVING.format(
+        columns=listed, renames=json.dumps(renames), dropped=json.dumps(dropped)
+    )
+
+
+def change(lsn: int, op: str, old: int | None = None, **after: Any) -> str:
+    before = {"id": old} if old is not None else None
+    return json.dumps({"op": op, "before": before, "after": after, "source": {"lsn": lsn}})
+
+
+@pytest.mark.soak
+class TestMovingKeysToo:
+    """Rows are followed through their keys while their columns change."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        first = {"id": "int", "a": "string", "n": "int", "d": "string", "size": "struct<x:int>"}
+        return {
+            "sources.yml": moving(first, {}, []),
+            "stg_rows.sql": "{{ cdc.events(source('app', 'rows')) }}",
+            "rows_keys.py": KEYS,
+            "rows_final.sql": FINAL.replace("'scenario', '{key}'", "'id'").format(
+                read="rows_history"
+            ),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        text = """
+version: 2
+snapshots:
+  - name: rows_history
+    relation: ref('rows_keys')
+    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
+"""
+        return {"snapshots.yml": text}
+
+    def test_both_change(self, project: Any, spark: Any, package: None) -> None:
+        def put(batch: int, *lines: str) -> None:
+            arriving = [(line, batch) for line in lines]
+            frame = spark.createDataFrame(arriving, "value string, batch int")
+            name = f"{project.test_schema}.changes"
+            frame.write.format("delta").mode("append").saveAsTable(name)
+
+        def rows(query: str) -> list[tuple[Any, ...]]:
+            found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
+            return [tuple(row) for row in found]
+
+        put(
+            0,
+            change(10, "c", id=1, a="x", n=1, d="d", size={"x": 1}),
+            change(20, "u", old=1, id=2),
+            change(10, "c", id=7, a="other", n=7, d="d", size=None),
+        )
+        run_dbt(["build"])
+        second = {
+            "id": "int",
+            "c": "string",
+            "n": "bigint",
+            "aa": "string",
+            "d": "string",
+            "size": "struct<y:string,x:bigint>",
+        }
+        written = moving(second, {"aa": "a"}, ["d"])
+        write_file(written, project.project_root, "models", "sources.yml")
+        put(
+            1,
+            change(15, "u", id=1, a="late", n=5),  # of the time before
+            change(30, "u", id=2, aa="y", n=2**40, c="new", size={"y": "p", "x": 2**40}),
+            change(40, "u", old=2, id=3),
+            change(10, "c", id=1, a="x", n=1, d="d", size={"x": 1}),  # once more
+        )
+        run_dbt(["build"])
+        columns = "id, aa, n, c, to_json(size), _seq, _seq_end"
+        history = (
+            f"select {columns} from {{s}}.rows_history"
+            " where _entity_id = (select _entity_id from {s}.rows_history where id = 3)"
+            " order by _seq"
+        )
+        wide = json.dumps({"x": 2**40, "y": "p"}, separators=(",", ":"))
+        versions = [
+            (1, "x", 1, None, '{"x":1}', 10, 15),
+            (1, "late", 5, None, '{"x":1}', 15, 20),
+            (2, "late", 5, None, '{"x":1}', 20, 30),
+            (2, "y", 2**40, "new", wide, 30, 40),
+            (3, "y", 2**40, "new", wide, 40, None),
+        ]
+        assert rows(history) == versions
+        current = "select id, aa, n, c, to_json(size) from {s}.rows_final order by id"
+        living = [(3, "y", 2**40, "new", wide), (7, "other", 7, None, None)]
+        assert rows(current) == living
+        run_dbt(["build", "--full-refresh"])
+        assert rows(history) == versions
+        assert rows(current) == living

@@ -1,0 +1,131 @@
+"""Final tables whose touched partitions are written anew hold what merged ones hold."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt, write_file
+
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    config:
+      meta:
+        cdc: {format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch}
+    tables:
+      - name: rows
+        identifier: changes
+        columns: &columns
+          - {name: id, data_type: int}
+          - {name: region, data_type: string}
+          - {name: note, data_type: string}
+      - name: alone
+        identifier: changes
+        config: {meta: {cdc: {history: false, partition_by: {area: upper(region)}}}}
+        columns: *columns
+"""
+
+SNAPSHOTS = """
+version: 2
+snapshots:
+  - name: rows_history
+    relation: ref('stg_rows')
+    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
+"""
+
+FINAL = """
+{{{{ config(materialized='incremental', incremental_strategy={strategy}, unique_key=['id'],
+    partition_by={parts}) }}}}
+{{{{ cdc.current(ref('{read}')) }}}}
+"""
+
+BATCHES = 3
+
+
+class TestInsertOverwrite:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        overwrite = {"strategy": "'insert_overwrite'"}
+        return {
+            "sources.yml": SOURCES,
+            "stg_rows.sql": "{{ cdc.events(source('app', 'rows')) }}",
+            "stg_alone.sql": "{{ cdc.events(source('app', 'alone')) }}",
+            "merged.sql": FINAL.format(strategy="'merge'", parts="none", read="rows_history"),
+            "written.sql": FINAL.format(parts="['region']", read="rows_history", **overwrite),
+            "alone.sql": FINAL.format(parts="['area']", read="stg_alone", **overwrite),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return {"snapshots.yml": SNAPSHOTS}
+
+    def rows(self, project: Any, query: str) -> list[tuple[Any, ...]]:
+        found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
+        return [tuple(row) for row in found]
+
+    def put(self, project: Any, spark: Any, batch: int, events: list[tuple[Any, ...]]) -> None:
+        columns = "id int, seq int, op string, region string, note string, batch int"
+        frame = spark.createDataFrame([(*event, batch) for event in events], columns)
+        name = f"{project.test_schema}.changes"
+        frame.coalesce(1).write.format("delta").mode("append").saveAsTable(name)
+
+    def check(self, project: Any) -> None:
+        columns = "id, region, note, _cdc_created_at, _cdc_updated_at, _cdc_seq"
+        expected = self.rows(project, f"select {columns} from {{s}}.merged order by id")
+        assert self.rows(project, f"select {columns} from {{s}}.written order by id") == expected
+        living = f"select {columns} from {{s}}.alone where _cdc_deleted_at is null order by id"
+        assert self.rows(project, living) == expected
+
+    def files(self, project: Any, table: str, region: str) -> list[tuple[Any, ...]]:
+        return self.rows(
+            project,
+            f"select distinct _metadata.file_name from {{s}}.{table} where region = '{region}'",
+        )
+
+    def test_as_merged(self, project: Any, spark: Any, package: None) -> None:
+        draw = random.Random(20261122)
+        events: list[list[tuple[Any, ...]]] = [[] for _ in range(BATCHES)]
+        for seq in range(1, 200):
+            key, region = draw.randrange(20), draw.choice(["a", "b", None])
+            event = (key, seq, draw.choice("IUUD"), region, draw.choice("xyz"))
+            for _ in range(draw.choice([1, 1, 2])):
+                events[draw.randrange(BATCHES)].append(event)
+        # `quiet` is only ever touched by the first batch, `lonely` loses its only row.
+        events[0] += [(100, 1, "I", "quiet", "x"), (101, 1, "I", "lonely", "x")]
+        events[1] += [(101, 2, "D", None, None), (100, 1, "I", "quiet", "x")]
+        for batch, arriving in enumerate(events):
+            self.put(project, spark, batch, arriving)
+            run_dbt(["build"])
+            self.check(project)
+            if batch == 0:
+                quiet = self.files(project, "written", "quiet")
+                assert self.files(project, "written", "lonely")
+        assert self.files(project, "written", "quiet") == quiet
+        assert not self.files(project, "written", "lonely")
+
+        # What changes nothing writes no file; a lost stamp has all rows compared.
+        names = "select distinct _metadata.file_name from {s}.written order by all"
+        before = self.rows(project, names)
+        self.put(project, spark, BATCHES, events[0])
+        run_dbt(["build"])
+        assert self.rows(project, names) == before
+        run_dbt(["build", "--full-refresh", "--select", "rows_history", "alone"])
+        run_dbt(["build", "--select", "written", "merged"])
+        self.check(project)
+
+    def test_wrong_strategies_are_refused(self, project: Any, package: None) -> None:
+        """`append`, which is dbt's default on Spark, would add a row for every change."""
+        for old, new, said in (
+            ("'insert_overwrite'", "none", "incremental_strategy: append"),
+            ("['region']", "none", "no `partition_by`"),
+        ):
+            text = FINAL.format(
+                strategy="'insert_overwrite'", parts="['region']", read="rows_history"
+            )
+            write_file(text.replace(old, new), project.project_root, "models", "written.sql")
+            results = run_dbt(["run", "--select", "written"], expect_pass=False)
+            assert said in results[0].message
