@@ -25,6 +25,7 @@ DECODING_GOALS = (("spark_from_json", 1 / 0.7), ("duckdb", 1.0))
 COLORS = {
     "cdc": "#0b6e4f",
     "cdc_history": "#7bc8a4",
+    "cdc_overwrite": "#3d9970",
     "dbt_recipe": "#c1440e",
     "dbt_recipe_dv": "#e8985e",
     "pyspark_merge": "#d9b44a",

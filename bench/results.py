@@ -17,6 +17,7 @@ from bench.session import Timing
 SYSTEMS = (
     "cdc",
     "cdc_history",
+    "cdc_overwrite",
     "dbt_recipe",
     "dbt_recipe_dv",
     "pyspark_merge",

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
 COLUMN_LIST = ", ".join(COLUMNS)
 
 
-def _source(tables: Sequence[Table], declaration: dict[str, object] | None) -> str:
+# Into how many partitions by key a table is cut whose partitions are written anew.
+SLICES = 20
+
+
+def _source(tables: Sequence[Table], declaration: dict[str, object] | None, slices: int = 0) -> str:
     entries = []
     for table in tables:
         entry: dict[str, object] = {"name": table.name, "identifier": f"raw_{table.name}"}
         if declaration is not None:
-            entry["config"] = {"meta": {"cdc": declaration}}
+            # Keys go up to twice the number of rows.
+            part = {"slice": f"id div {max(1, 2 * table.rows // slices)}"} if slices else {}
+            entry["config"] = {"meta": {"cdc": declaration | {"partition_by": part}}}
             entry["columns"] = [{"name": name, "data_type": kind} for name, kind in COLUMNS.items()]
         entries.append(entry)
     return as_yaml(
@@ -72,12 +78,21 @@ class _InDbt(ABC):
 
 
 class Cdc(_InDbt):
-    """This package: staging view, history, final table; or without the history."""
+    """This package: staging view, history, final table; or without the history.
+
+    With `overwrite` touched partitions are written anew instead of being merged.
+    """
 
     def __init__(
-        self, workshop: Workshop, tables: Sequence[Table], *, history: bool, threads: int = 1
+        self,
+        workshop: Workshop,
+        tables: Sequence[Table],
+        *,
+        history: bool,
+        overwrite: bool = False,
+        threads: int = 1,
     ) -> None:
-        self.name = "cdc_history" if history else "cdc"
+        self.name = "cdc_overwrite" if overwrite else "cdc_history" if history else "cdc"
         self.workshop = workshop
         self.history = history
         self.threads = threads
@@ -90,9 +105,11 @@ class Cdc(_InDbt):
             "arrival": "batch",
             "history": history,
         }
-        files = {"models/sources.yml": _source(tables, declaration)}
+        slices = SLICES if overwrite else 0
+        files = {"models/sources.yml": _source(tables, declaration, slices)}
+        strategy = "'insert_overwrite', partition_by=['slice']" if overwrite else "'merge'"
         config = (
-            "{{ config(materialized='incremental', incremental_strategy='merge',"
+            f"{{{{ config(materialized='incremental', incremental_strategy={strategy},"
             " unique_key=['id']) }}\n"
         )
         snapshots = []

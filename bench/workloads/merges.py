@@ -44,6 +44,7 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
     systems: list[System] = [
         Cdc(workshop, tables, history=False),
         Cdc(workshop, tables, history=True),
+        Cdc(workshop, tables, history=False, overwrite=True),
         Recipe(workshop, tables, history=False),
         Recipe(workshop, tables, history=False, vectors=True),
         PysparkMerge(workshop),

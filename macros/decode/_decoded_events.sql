@@ -15,7 +15,7 @@
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}
     {%- if d.traits.columns and (d.renames or d.left_out) -%}
-        {%- do d.update({"raw_columns": run_query("describe query select * from " ~ relation).columns[0].values() | list}) -%}
+        {%- do d.update({"raw_columns": cdc._column_types("select * from " ~ relation).keys() | list}) -%}
     {%- endif -%}
     {%- set decoded = (["_cdc_operation", "_cdc_image", "_cdc_before", "_seq"] + (["_ts"] if time else []) + ["_cdc_problem"]
         + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}

@@ -80,8 +80,8 @@ group by all
 {#- Name and type of the columns of a raw table, as structs. -#}
 {% macro _raw_columns(relation) -%}
     {%- set columns = [] -%}
-    {%- for row in run_query("describe query select * from " ~ relation).rows -%}
-        {%- do columns.append("struct(" ~ cdc._literal(row[0]) ~ ", " ~ cdc._literal(row[1]) ~ ")") -%}
+    {%- for name, type in cdc._column_types(relation).items() -%}
+        {%- do columns.append("struct(" ~ cdc._literal(name) ~ ", " ~ cdc._literal(type) ~ ")") -%}
     {%- endfor -%}
     {{ return(columns | join(", ")) }}
 {%- endmacro %}

@@ -72,7 +72,7 @@ where not (_is_same and _before = 1 and _after = 1)
     {%- if starts | length == 1 -%}
         {{ return("table_changes(" ~ table ~ ", " ~ since ~ ")") }}
     {%- endif -%}
-    {%- set present = adapter.get_columns_in_relation(relation) -%}
+    {%- set present = cdc._column_types(relation) -%}
     {%- set location = cdc._table_detail(relation).location -%}
     {%- set parts = [] -%}
     {%- for start in starts -%}
@@ -80,15 +80,12 @@ where not (_is_same and _before = 1 and _after = 1)
         {%- set path = cdc._literal(location ~ "/" * loop.index) -%}
         {%- set end = ", " ~ (starts[loop.index] - 1) if not loop.last else "" -%}
         {%- set part = "table_changes_by_path(" ~ path ~ ", " ~ start ~ end ~ ")" -%}
-        {%- set types = {} -%}
-        {%- for row in run_query("describe query select * from " ~ part).rows -%}
-            {%- do types.update({row[0]: row[1]}) -%}
-        {%- endfor -%}
+        {%- set types = cdc._column_types("select * from " ~ part) -%}
         {%- set columns = [] -%}
-        {%- for column in present -%}
-            {%- set name = ([column.name] + renames.get(column.name, [])) | select("in", types) | first -%}
-            {%- do columns.append((cdc._fitted(cdc._quoted(name), types[name], column.dtype) if name
-                else "cast(null as " ~ column.dtype ~ ")") ~ " as " ~ cdc._quoted(column.name)) -%}
+        {%- for column, type in present.items() -%}
+            {%- set name = ([column] + renames.get(column, [])) | select("in", types) | first -%}
+            {%- do columns.append((cdc._fitted(cdc._quoted(name), types[name], type) if name else "cast(null as " ~ type ~ ")")
+                ~ " as " ~ cdc._quoted(column)) -%}
         {%- endfor -%}
         {%- do columns.extend(["_change_type", "_commit_version", "_commit_timestamp"]) -%}
         {%- do parts.append("select " ~ (columns | join(", ")) ~ " from " ~ part) -%}

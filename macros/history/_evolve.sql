@@ -8,9 +8,7 @@
 -#}
 {% macro _evolve(relation, columns, images=[], renames={}) -%}
     {%- set there = {"": {}, "_events.element._image.": {}} -%}
-    {%- for column in adapter.get_columns_in_relation(relation) -%}
-        {%- do there[""].update({column.name | lower: column.dtype}) -%}
-    {%- endfor -%}
+    {%- for name, type in cdc._column_types(relation).items() -%}{%- do there[""].update({name | lower: type}) -%}{%- endfor -%}
     {%- if images -%}
         {%- for field in cdc._struct_fields(cdc._item_type(there[""]["_events"])) if field.name == "_image" -%}
             {%- for column in cdc._struct_fields(field.type) -%}
@@ -118,14 +116,12 @@
     {%- set values = [] -%}
     {%- set dropped = [] -%}
     {%- set types = dict(t.types) -%}
-    {%- for column in adapter.get_columns_in_relation(relation) -%}
-        {%- if column.name not in hidden -%}
-            {%- do values.append(column.name) -%}
-            {%- if column.name | lower not in names -%}{%- do dropped.append(column.name) -%}{%- endif -%}
+    {%- for name, type in cdc._column_types(relation).items() -%}
+        {%- if name not in hidden -%}
+            {%- do values.append(name) -%}
+            {%- if name | lower not in names -%}{%- do dropped.append(name) -%}{%- endif -%}
         {%- endif -%}
-        {%- if column.name not in hidden or column.name == "_events" -%}
-            {%- do types.update({column.name: column.dtype}) -%}
-        {%- endif -%}
+        {%- if name not in hidden or name == "_events" -%}{%- do types.update({name: type}) -%}{%- endif -%}
     {%- endfor -%}
     {%- do t.update({
         "tracked": values if t.tracked == t.value_columns else t.tracked,

@@ -93,10 +93,7 @@
 
 {#- Columns, types and declaration of a history: what _versions needs. -#}
 {% macro _history_traits(node, events_sql) -%}
-    {%- set types = {} -%}
-    {%- for row in run_query("describe query " ~ events_sql).rows -%}
-        {%- do types.update({row[0]: row[1]}) -%}
-    {%- endfor -%}
+    {%- set types = cdc._column_types(events_sql) -%}
     {%- set keys = cdc._as_list(node.config.unique_key) -%}
     {%- set labels = ["_entity_id", "_ended_entity_id", "_former_entity_ids", "_segment_id", "_left_segment_id",
         "_ended_segment_id", "_resolved"] -%}

@@ -38,10 +38,7 @@
 
 {#- What _versions calls traits, read from a table that is there. -#}
 {% macro _traits_of_table(node, relation) -%}
-    {%- set types = {} -%}
-    {%- for column in adapter.get_columns_in_relation(relation) -%}
-        {%- do types.update({column.name: column.dtype}) -%}
-    {%- endfor -%}
+    {%- set types = cdc._column_types(relation) -%}
     {%- set keys = cdc._table_properties(relation)["cdc.keys"].split(", ") -%}
     {%- set t = {"key_columns": keys, "value_columns": []} -%}
     {%- set values = types.keys() | reject("in", cdc._history_columns(t)) | list -%}

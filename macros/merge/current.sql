@@ -21,9 +21,7 @@
             "now": cdc._noted(history).get("version") or cdc._table_version(history),
             "id": cdc._table_properties(history).get("cdc.build"),
         }) -%}
-        {%- for column in adapter.get_columns_in_relation(history) -%}
-            {%- do columns.update({column.name: column.dtype}) -%}
-        {%- endfor -%}
+        {%- do columns.update(cdc._column_types(history)) -%}
         {%- do seen.update({"columns": local_md5(columns | string)}) -%}
     {%- endif -%}
     {%- if updates -%}

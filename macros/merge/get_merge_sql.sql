@@ -53,15 +53,14 @@
 
 {#- Events into the resolver's table, which takes on the columns that they have gained since the last run. -#}
 {% macro _merge_resolved_events(target, source, unique_key) -%}
-    {%- set given = {} -%}
-    {%- for column in adapter.get_columns_in_relation(source) -%}{%- do given.update({column.name: column.dtype}) -%}{%- endfor -%}
+    {%- set given = cdc._column_types(source) -%}
     {%- do cdc._evolve(target, given) -%}
     {%- set columns = [] -%}
     {%- set values = [] -%}
-    {%- for column in adapter.get_columns_in_relation(target) if column.name in given -%}
-        {%- set name = cdc._quoted(column.name) -%}
+    {%- for column, type in cdc._column_types(target).items() if column in given -%}
+        {%- set name = cdc._quoted(column) -%}
         {%- do columns.append(name) -%}
-        {%- do values.append(cdc._fitted(name, given[column.name], column.dtype) ~ " as " ~ name) -%}
+        {%- do values.append(cdc._fitted(name, given[column], type) ~ " as " ~ name) -%}
     {%- endfor -%}
     {{ return(cdc._merge(
         target,

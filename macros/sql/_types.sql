@@ -1,4 +1,21 @@
-{#- Types as Spark writes them: `struct<a:int,b:array<string>>`. -#}
+{#-
+    Types as Spark writes them: `struct<a:int,b:array<string>>`.
+
+    Name to type of the columns of a table, or of a query.
+-#}
+{% macro _column_types(of) -%}
+    {%- set query = "describe query " ~ (of if of is string else "select * from " ~ of) -%}
+    {%- set types = {} -%}
+    {%- for row in run_query(query).rows -%}{%- do types.update({row[0]: row[1]}) -%}{%- endfor -%}
+    {#- Spark leaves out the end of a long struct. -#}
+    {%- if " more fields>" in (types.values() | join) -%}
+        {%- do run_query("set spark.sql.debug.maxToStringFields=1000000") -%}
+        {%- for row in run_query(query).rows -%}{%- do types.update({row[0]: row[1]}) -%}{%- endfor -%}
+        {%- do run_query("reset spark.sql.debug.maxToStringFields") -%}
+    {%- endif -%}
+    {{ return(types) }}
+{%- endmacro %}
+
 
 {#- The fields of a struct, as a list of {name, type}; none of any other type. -#}
 {% macro _struct_fields(type) -%}

@@ -280,10 +280,8 @@ def wal2json() -> dict[str, Case]:
         ),
         "pk_other_identity": table("pk.q2.v2", "w2j_pk_with_ri", "a", pk),
         "pk_none": table("pk.q2.v2", "w2j_pk_without_pk", "", pk, animal),
-        **{
-            f"renamed_key_{version}": table(f"rename_column.{file}", "w2j_rename_pk", "gf", *renamed)
-            for version, file in (("v1", "q1.v1"), ("v2", "q2.v2"))
-        },
+        "renamed_key_v1": table("rename_column.q1.v1", "w2j_rename_pk", "gf", *renamed),
+        "renamed_key_v2": table("rename_column.q2.v2", "w2j_rename_pk", "gf", *renamed),
         "update_v1": table("update1.q1.v1", "table_with_pk", "bcd", numbers, row | {"b": -1}),
         "identity_nothing": table("update2.q2.v2 delete2.q2.v2", "table_with_pk", "bcd", numbers),
         "identity_full": table("update3.q2.v2", "table_with_pk", "bcd", numbers, row),

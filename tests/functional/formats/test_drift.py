@@ -1,4 +1,4 @@
-"""What a source became since its declaration was written: renamed columns, and those that nobody declared."""
+"""What a source became since it was declared: renamed columns, and those nobody declared."""
 
 from __future__ import annotations
 

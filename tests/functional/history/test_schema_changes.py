@@ -405,9 +405,7 @@ def model(dbt, session):
 
 def moving(columns: dict[str, str], renames: dict[str, str], dropped: list[str]) -> str:
     listed = json.dumps([{"name": n, "data_type": kind} for n, kind in columns.items()])
-    return MOVING.format(
-        columns=listed, renames=json.dumps(renames), dropped=json.dumps(dropped)
-    )
+    return MOVING.format(columns=listed, renames=json.dumps(renames), dropped=json.dumps(dropped))
 
 
 def change(lsn: int, op: str, old: int | None = None, **after: Any) -> str:
@@ -467,6 +465,7 @@ snapshots:
             "aa": "string",
             "d": "string",
             "size": "struct<y:string,x:bigint>",
+            "wide": f"struct<{','.join(f'f{i}:int' for i in range(40))}>",
         }
         written = moving(second, {"aa": "a"}, ["d"])
         write_file(written, project.project_root, "models", "sources.yml")
