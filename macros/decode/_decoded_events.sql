@@ -14,8 +14,9 @@
 -#}
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}
-    {%- if d.traits.columns and (d.renames or d.left_out) -%}
-        {%- do d.update({"raw_columns": cdc._column_types("select * from " ~ relation).keys() | list}) -%}
+    {#- What is only shown, in docs for one, needs no raw table to be there. -#}
+    {%- if d.traits.columns and (d.renames or d.left_out) and flags.WHICH not in ["compile", "generate"] -%}
+        {%- do d.update({"raw_columns": cdc._column_types("select * from " ~ relation) | map("lower") | list}) -%}
     {%- endif -%}
     {%- set decoded = (["_cdc_operation", "_cdc_image", "_cdc_before", "_seq"] + (["_ts"] if time else []) + ["_cdc_problem"]
         + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
@@ -62,7 +63,8 @@ given_events as (
         {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}{{ "," if not loop.last }}
         {%- endfor %}
         {%- for column in cdc._hashed_columns(d) if column in d.left_out -%},
-        {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}
+        {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }},
+        {{ cdc._says_something(d, column.name) }} as {{ cdc._said(column.name) }}
         {%- endfor %}
     from {{ "decoded_events" if d.traits.columns else "held_events" }}
     where
@@ -89,6 +91,7 @@ typed_events as (
         {%- endif %}
         {%- for column in cdc._hashed_columns(d) %}
         {{ cdc._given(column.name) }},
+        {{ cdc._said(column.name) ~ "," if column in d.left_out }}
         {%- endfor %}
         {%- for column in d.columns %}
         {{ cdc._converted(d, cdc._given(column.name), column.type, column.name) }} as {{ cdc._quoted(column.name) }},
@@ -172,15 +175,17 @@ identified_events as (
 
 {#- A column's name and its former names. Of typed events, those that the raw table has. -#}
 {% macro _names_of(d, name) -%}
-    {%- set names = [name] + d.renames.get(name, []) -%}
-    {%- set there = names | select("in", d.raw_columns or names) | list -%}
-    {{ return(there or [name]) }}
+    {%- set names = [] -%}
+    {%- for known in [name] + d.renames.get(name, []) if not d.raw_columns or known | lower in d.raw_columns -%}
+        {%- do names.append(known) -%}
+    {%- endfor -%}
+    {{ return(names or [name]) }}
 {%- endmacro %}
 
 
 {#- A value of an image as text. -#}
 {% macro _as_text(d, name, value) -%}
-    {%- for column in d.columns if column.name == name and cdc._keeps_tokens(d, column.type) -%}
+    {%- for column in d.columns + d.left_out if column.name == name and cdc._keeps_tokens(d, column.type) -%}
         {{ return("nullif(to_json(" ~ value ~ "), 'null')") }}
     {%- endfor -%}
     {{ return("cast(" ~ value ~ " as string)") }}
@@ -201,6 +206,20 @@ identified_events as (
 
 {% macro _given(name) -%}
     {{ return(cdc._quoted("_cdc_given_" ~ name)) }}
+{%- endmacro %}
+
+
+{#- Whether an event says something of a column that the tables leave out, NULL included, and the column that holds it. -#}
+{% macro _says_something(d, name) -%}
+    {%- if d.ignore_null_updates is sameas true or name in cdc._as_list(d.ignore_null_updates or none) -%}
+        {{ return("false") }}
+    {%- endif -%}
+    {{ return("(" ~ cdc._is_given(d, name) ~ " or " ~ cdc._is_given(d, name, "_cdc_before") ~ ")") }}
+{%- endmacro %}
+
+
+{% macro _said(name) -%}
+    {{ return(cdc._quoted("_cdc_said_" ~ name)) }}
 {%- endmacro %}
 
 
@@ -281,8 +300,10 @@ identified_events as (
     {%- set parts = ["_op", "_seq"] -%}
     {%- for oldest, column in by_oldest_name | dictsort(case_sensitive=true) -%}
         {%- set given = cdc._given(column.name) -%}
-        {%- set says_null = "" if d.traits.columns or d.traits.absent == "null" or column in d.left_out
-            else " or (_op in ('I', 'U') and not array_contains(_unset, " ~ cdc._literal(column.name) ~ "))" -%}
+        {%- set is_said = cdc._said(column.name) if column in d.left_out
+            else "not array_contains(_unset, " ~ cdc._literal(column.name) ~ ")" -%}
+        {%- set absent_is_null = d.traits.columns or d.traits.absent == "null" -%}
+        {%- set says_null = "" if absent_is_null else " or (_op in ('I', 'U') and " ~ is_said ~ ")" -%}
         {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
         {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
             else cdc._quoted(column.name), column.type) if d.traits.columns else given) -%}
@@ -297,7 +318,11 @@ identified_events as (
 
 {#- The declared columns, those that the tables leave out among them. A typed raw table may have lost these. -#}
 {% macro _hashed_columns(d) -%}
-    {{ return(d.columns + (d.left_out | selectattr("name", "in", d.raw_columns) | list if d.raw_columns else d.left_out)) }}
+    {%- set columns = d.columns | list -%}
+    {%- for column in d.left_out if not d.raw_columns or column.name | lower in d.raw_columns -%}
+        {%- do columns.append(column) -%}
+    {%- endfor -%}
+    {{ return(columns) }}
 {%- endmacro %}
 
 
