@@ -77,7 +77,6 @@
         "format": format,
         "traits": traits,
         "columns": columns,
-        "except_columns": except_columns,
         "left_out": left_out,
         "key_columns": keys or ["_row_id"],
         "keyless": not keys,

@@ -1,23 +1,22 @@
 {#-
     Brings the columns of a table that is there to what is declared: a renamed column is renamed, an added column or field of a struct added,
     a widened type widened, all in the table's metadata only. A dropped column stays, null from there on. Any other change of a type
-    is refused before anything is written. What an earlier run did not get to is done now.
+    is refused before anything is written. What an earlier run did not get to is done now. Returns name to type of the table's columns.
       columns   name to type
       images    names of those that `_events` keeps an image of, too
       renames   name to former names
 -#}
 {% macro _evolve(relation, columns, images=[], renames={}) -%}
-    {%- set there = {"": {}, "_events.element._image.": {}} -%}
-    {%- for name, type in cdc._column_types(relation).items() -%}{%- do there[""].update({name | lower: type}) -%}{%- endfor -%}
+    {%- set known_types = cdc._column_types(relation) -%}
+    {%- set there = {"": cdc._by_lower_name(known_types)} -%}
     {%- if images -%}
-        {%- for field in cdc._struct_fields(cdc._item_type(there[""]["_events"])) if field.name == "_image" -%}
-            {%- for column in cdc._struct_fields(field.type) -%}
-                {%- do there["_events.element._image."].update({column.name | lower: column.type}) -%}
-            {%- endfor -%}
-        {%- endfor -%}
+        {%- set event = cdc._struct_fields(cdc._item_type(known_types["_events"])) -%}
+        {%- do there.update({"_events.element._image.":
+            cdc._by_lower_name(cdc._struct_fields(event["_image"])) if "_image" in event else {}}) -%}
     {%- endif -%}
-    {%- set changes = {"renamed": [], "added": [], "widened": [], "problems": []} -%}
+    {%- set changes = {"renamed": [], "added": [], "widened": []} -%}
     {%- set first_images = [] -%}
+    {%- set refused = {} -%}
     {%- for name, type in columns.items() -%}
         {%- for place, types in there.items() if place == "" or name in images -%}
             {%- set former = renames.get(name, []) | map("lower") | select("in", types) | first -%}
@@ -30,15 +29,17 @@
                 {%- if name | lower not in types -%}
                     {%- do changes.renamed.append(place ~ cdc._quoted(former) ~ " to " ~ cdc._quoted(name)) -%}
                 {%- endif -%}
+                {%- do changes.update({"problems": []}) -%}
                 {%- do cdc._type_changes(place ~ cdc._quoted(name), known, type, changes) -%}
+                {%- if changes.problems -%}{%- do refused.update({name: known}) -%}{%- endif -%}
             {%- endif -%}
         {%- endfor -%}
     {%- endfor -%}
     {%- if first_images -%}
         {%- do changes.added.append("_events.element._image struct<" ~ (first_images | join(", ")) ~ ">") -%}
     {%- endif -%}
-    {%- if changes.problems -%}
-        {%- do cdc._refuse_types(relation, columns, there[""], renames) -%}
+    {%- if refused -%}
+        {%- do cdc._refuse_types(relation, refused, columns) -%}
     {%- endif -%}
     {%- if changes.renamed -%}
         {%- if cdc._table_properties(relation).get("delta.columnMapping.mode", "none") == "none" -%}
@@ -57,45 +58,22 @@
             {%- do run_query("alter table " ~ relation ~ " alter column " ~ change) -%}
         {%- endfor -%}
     {%- endif -%}
+    {%- set is_changed = changes.renamed or changes.added or changes.widened -%}
+    {{ return(cdc._column_types(relation) if is_changed else known_types) }}
 {%- endmacro %}
 
 
-{#- All columns whose type cannot become the declared one, each with its ways out. -#}
-{% macro _refuse_types(relation, columns, there, renames) -%}
+{#- Says of all columns whose type cannot become the declared one what the ways out are. -#}
+{% macro _refuse_types(relation, refused, columns) -%}
     {%- set problems = [] -%}
-    {%- for name, type in columns.items() -%}
-        {%- set former = renames.get(name, []) | map("lower") | select("in", there) | first -%}
-        {%- set known = there.get(name | lower) or there.get(former | default("")) -%}
-        {%- set changes = {"added": [], "widened": [], "problems": []} -%}
-        {%- do cdc._type_changes("", known or type, type, changes) -%}
-        {%- if changes.problems -%}
-            {%- do problems.append(
-                relation.schema ~ "." ~ relation.identifier ~ ": column `" ~ name ~ "` is " ~ known ~ " and is now declared as " ~ type
-                ~ ", which Delta cannot widen it to. Take the change back: values that do not fit are quarantined, and"
-                ~ " `dbt run-operation cdc_replay` reads them again. Or build the table and what reads it anew from the raw events,"
-                ~ " with --full-refresh after dropping it.") -%}
-        {%- endif -%}
+    {%- for name, known in refused.items() -%}
+        {%- do problems.append(
+            relation.schema ~ "." ~ relation.identifier ~ ": column `" ~ name ~ "` is " ~ known ~ " and is now declared as "
+            ~ columns[name] ~ ", which Delta cannot widen it to. Take the change back: values that do not fit are quarantined, and"
+            ~ " `dbt run-operation cdc_replay` reads them again. Or build the table and what reads it anew from the raw events,"
+            ~ " with --full-refresh after dropping it.") -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
-{%- endmacro %}
-
-
-{#- Whether Delta changes a type to another in place. https://docs.delta.io/latest/delta-type-widening.html -#}
-{% macro _is_wider(known, wanted) -%}
-    {%- set integers = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20} -%}
-    {%- set decimal = modules.re.match("decimal\\((\\d+), ?(\\d+)\\)", wanted) -%}
-    {%- set known_decimal = modules.re.match("decimal\\((\\d+), ?(\\d+)\\)", known) -%}
-    {%- if known in integers and wanted in integers -%}
-        {{ return(integers[wanted] > integers[known]) }}
-    {%- elif known in integers and decimal -%}
-        {{ return(decimal.group(1) | int - decimal.group(2) | int >= integers[known]) }}
-    {%- elif known_decimal and decimal -%}
-        {%- set scale = decimal.group(2) | int - known_decimal.group(2) | int -%}
-        {{ return(scale >= 0 and decimal.group(1) | int - known_decimal.group(1) | int >= scale) }}
-    {%- endif -%}
-    {{ return(wanted in {
-        "tinyint": ["double"], "smallint": ["double"], "int": ["double"], "float": ["double"], "date": ["timestamp_ntz"],
-    }.get(known, [])) }}
 {%- endmacro %}
 
 
@@ -108,7 +86,7 @@
     {%- for name in t.key_columns + t.value_columns -%}
         {%- do columns.update({name: t.types[name]}) -%}
     {%- endfor -%}
-    {%- do cdc._evolve(relation, columns, images, t.renames) -%}
+    {%- set there = cdc._evolve(relation, columns, images, t.renames) -%}
     {%- do cdc._rename_keys(t, relation, properties) -%}
     {%- set hidden = cdc._history_columns({"key_columns": t.key_columns, "value_columns": []})
         + ["_cdc_updated_at", "_cdc_deleted_at"] + (t.declaration.partition_by.keys() | list if t.declaration else []) -%}
@@ -116,7 +94,7 @@
     {%- set values = [] -%}
     {%- set dropped = [] -%}
     {%- set types = dict(t.types) -%}
-    {%- for name, type in cdc._column_types(relation).items() -%}
+    {%- for name, type in there.items() -%}
         {%- if name not in hidden -%}
             {%- do values.append(name) -%}
             {%- if name | lower not in names -%}{%- do dropped.append(name) -%}{%- endif -%}
@@ -158,9 +136,8 @@
         {{ return(events) }}
     {%- endif -%}
     {%- set fields = [] -%}
-    {%- for field in cdc._struct_fields(cdc._item_type(t.types["_events"])) -%}
-        {%- do fields.append(
-            cdc._present_names(t, "event._unset") ~ " as _unset" if field.name == "_unset" else "event." ~ field.name) -%}
+    {%- for name in cdc._struct_fields(cdc._item_type(t.types["_events"])) -%}
+        {%- do fields.append(cdc._present_names(t, "event._unset") ~ " as _unset" if name == "_unset" else "event." ~ name) -%}
     {%- endfor -%}
     {{ return("transform(" ~ events ~ ", event -> struct(" ~ (fields | join(", ")) ~ ")) as _events") }}
 {%- endmacro %}

@@ -54,10 +54,9 @@
 {#- Events into the resolver's table, which takes on the columns that they have gained since the last run. -#}
 {% macro _merge_resolved_events(target, source, unique_key) -%}
     {%- set given = cdc._column_types(source) -%}
-    {%- do cdc._evolve(target, given) -%}
     {%- set columns = [] -%}
     {%- set values = [] -%}
-    {%- for column, type in cdc._column_types(target).items() if column in given -%}
+    {%- for column, type in cdc._evolve(target, given).items() if column in given -%}
         {%- set name = cdc._quoted(column) -%}
         {%- do columns.append(name) -%}
         {%- do values.append(cdc._fitted(name, given[column], type) ~ " as " ~ name) -%}

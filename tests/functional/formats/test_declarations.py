@@ -13,7 +13,34 @@ from tests.functional.formats.decoding import ROOT, source_yaml
 COLUMNS = {"id": "int", "at": "timestamp", "name": "string"}
 
 
-class TestDeclarations:
+class Declarations:
+    """A project of declarations, which is refused before anything runs."""
+
+    sources: ClassVar[dict[str, Any]]
+
+    @pytest.fixture(scope="class")
+    def packages(self) -> dict[str, Any]:
+        return {"packages": [{"local": str(ROOT)}]}
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {"on-run-start": ["{{ cdc.validate() }}"]}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {"sources.yml": source_yaml(self.sources), "one.sql": "select 1 as id"}
+
+    @pytest.fixture
+    def said(self, project: Any) -> str:
+        """What is said of them."""
+        run_dbt(["deps"])
+        run_dbt(["parse"])  # deps forgets the adapter
+        with pytest.raises(CompilationError) as refusal:
+            run_dbt(["run"])
+        return str(refusal.value)
+
+
+class TestDeclarations(Declarations):
     sources: ClassVar[dict[str, Any]] = {
         "no_order": {"format": "canal", "keys": ["id"], "columns": COLUMNS},
         "no_order_in_files": {"format": "dms", "keys": ["id"], "columns": COLUMNS},
@@ -42,24 +69,7 @@ class TestDeclarations:
         },
     }
 
-    @pytest.fixture(scope="class")
-    def packages(self) -> dict[str, Any]:
-        return {"packages": [{"local": str(ROOT)}]}
-
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {"on-run-start": ["{{ cdc.validate() }}"]}
-
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {"sources.yml": source_yaml(self.sources), "one.sql": "select 1 as id"}
-
-    def test_all_at_once(self, project: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])  # deps forgets the adapter
-        with pytest.raises(CompilationError) as refusal:
-            run_dbt(["run"])
-        said = str(refusal.value)
+    def test_all_at_once(self, said: str) -> None:
         for table, problem in (
             ("no_order", "no `sequence_by`. Canal's messages carry no position"),
             ("no_order_in_files", "no `sequence_by`. Files of DMS carry no position"),
@@ -73,4 +83,32 @@ class TestDeclarations:
         ):
             assert f"app.{table} (models/sources.yml): {problem}" in said
         assert "9 problem(s)" in said
+        assert "app.sound" not in said
+
+
+class TestRenames(Declarations):
+    declared: ClassVar[dict[str, Any]] = {
+        "format": "maxwell",
+        "keys": ["id"],
+        "columns": COLUMNS,
+    }
+    sources: ClassVar[dict[str, Any]] = {
+        "a_list": {**declared, "renames": ["name"]},
+        "unknown": {**declared, "renames": {"nr": "number"}},
+        "declared_too": {**declared, "renames": {"name": ["label", "AT"]}},
+        "twice": {**declared, "renames": {"name": "label", "at": ["moment", "label"]}},
+        "followed": {**declared, "key_changes": True, "renames": {"id": "nr", "name": "label"}},
+        "sound": {**declared, "renames": {"id": "nr", "name": ["label", "title"]}},
+    }
+
+    def test_all_at_once(self, said: str) -> None:
+        for table, problem in (
+            ("a_list", "`renames` is `['name']`. Write `{<column>: <former name,"),
+            ("unknown", "`renames`: `nr` is not among the declared columns (id, at, name)."),
+            ("declared_too", "`renames`: `AT`, the former name of `name`, is a declared column or"),
+            ("twice", "`renames`: `label`, the former name of `at`, is a declared column or"),
+            ("followed", "`renames`: `id` is a key column, and with `key_changes` the resolver's"),
+        ):
+            assert f"app.{table} (models/sources.yml): {problem}" in said
+        assert "5 problem(s)" in said
         assert "app.sound" not in said

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, write_file
 
+from tests.functional.history.tables import append, rows
+
 SOURCES = """
 version: 2
 sources:
@@ -62,29 +64,24 @@ class TestInsertOverwrite:
     def snapshots(self) -> dict[str, str]:
         return {"snapshots.yml": SNAPSHOTS}
 
-    def rows(self, project: Any, query: str) -> list[tuple[Any, ...]]:
-        found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
-        return [tuple(row) for row in found]
-
     def put(self, project: Any, spark: Any, batch: int, events: list[tuple[Any, ...]]) -> None:
         columns = "id int, seq int, op string, region string, note string, batch int"
-        frame = spark.createDataFrame([(*event, batch) for event in events], columns)
-        name = f"{project.test_schema}.changes"
-        frame.coalesce(1).write.format("delta").mode("append").saveAsTable(name)
+        arriving = [(*event, batch) for event in events]
+        append(spark, f"{project.test_schema}.changes", arriving, columns)
 
     def check(self, project: Any) -> None:
         columns = "id, region, note, _cdc_created_at, _cdc_updated_at, _cdc_seq"
-        expected = self.rows(
+        expected = rows(
             project,
             f"select {columns.replace('_cdc_updated_at', 'dbt_updated_at')} from {{s}}.rows_history"
             " where _seq_end is null order by id",
         )
-        assert self.rows(project, f"select {columns} from {{s}}.written order by id") == expected
+        assert rows(project, f"select {columns} from {{s}}.written order by id") == expected
         living = f"select {columns} from {{s}}.alone where _cdc_deleted_at is null order by id"
-        assert self.rows(project, living) == expected
+        assert rows(project, living) == expected
 
     def files(self, project: Any, table: str, region: str) -> list[tuple[Any, ...]]:
-        return self.rows(
+        return rows(
             project,
             f"select distinct _metadata.file_name from {{s}}.{table} where region = '{region}'",
         )
@@ -113,10 +110,10 @@ class TestInsertOverwrite:
 
         # What changes nothing writes no file; a lost stamp has all rows compared.
         names = "select distinct _metadata.file_name from {s}.written order by all"
-        before = self.rows(project, names)
+        before = rows(project, names)
         self.put(project, spark, BATCHES, events[0])
         run_dbt(["build"])
-        assert self.rows(project, names) == before
+        assert rows(project, names) == before
         run_dbt(["build", "--full-refresh", "--select", "rows_history", "alone"])
         run_dbt(["build", "--select", "written"])
         self.check(project)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt
 
+from tests.functional.history.tables import append, rows
 from tests.functional.keys.oracle import Event, entities
 
 SOURCES = """
@@ -140,12 +141,12 @@ class TestMovingKeys:
             named = {"scenario": str(event.scenario), "id": event.key, "a": str(event.tx)}
             return named | ({"b": event.note} if event.note else {})
 
-        rows = []
+        arriving = []
         for event in events:
             image = {} if event.op in "DT" else pairs(event)
             gone = {"M": event.old, "D": event.key}.get(event.op)
             old = {"scenario": str(event.scenario), "id": gone} if gone else None
-            rows.append(
+            arriving.append(
                 (
                     NAMES[event.op],
                     event.tx,
@@ -162,17 +163,14 @@ class TestMovingKeys:
             " columnValues array<string>, oldKeyNames array<string>, oldKeyValues array<string>,"
             " batch int"
         )
-        frame = spark.createDataFrame(rows, columns)
-        frame.write.format("delta").mode("append").saveAsTable(f"{project.test_schema}.changes")
+        append(spark, f"{project.test_schema}.changes", arriving, columns)
 
     def check(self, project: Any, events: list[Event]) -> None:
-        def rows(query: str) -> list[tuple[Any, ...]]:
-            return project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
-
         found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
         for entity, *version in rows(
+            project,
             "select _entity_id, scenario, id, a, b, _seq, _seq_end, _cdc_created_at"
-            " from {s}.changes_history order by _seq"
+            " from {s}.changes_history order by _seq",
         ):
             found[entity].append(
                 tuple(tuple(v.values()) if isinstance(v, dict) else v for v in version)
@@ -180,12 +178,13 @@ class TestMovingKeys:
         histories = expected(events)
         assert sorted(map(str, found.values())) == sorted(map(str, histories.values()))
         living = {v[:4] for versions in histories.values() for v in versions if v[5] is None}
-        current = rows("select scenario, id, a, b from {s}.changes_final")
+        current = rows(project, "select scenario, id, a, b from {s}.changes_final")
         assert len(current) == len(living)
         assert {tuple(row) for row in current} == living
         [(lost,)] = rows(
+            project,
             "select events_read - events_applied - events_duplicate - events_quarantined"
-            " from {s}.changes_audit"
+            " from {s}.changes_audit",
         )
         assert lost == 0
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt
 
+from tests.functional.history.tables import append
 from tests.functional.oracle import Event, Version, histories
 from tests.functional.scenarios import (
     BATCHES,
@@ -111,13 +112,12 @@ class Tables:
         )
 
     def put(self, batch: int, events: list[Event]) -> None:
-        rows = [
+        arriving = [
             (e.scenario, e.id, e.position // 100, e.position % 100, e.op, e.a, e.b, batch)
             for e in events
         ]
-        table = self.spark.table(f"{self.schema}.changes")
-        frame = self.spark.createDataFrame(rows, table.schema)
-        frame.coalesce(1).write.format("delta").mode("append").saveAsTable(f"{self.schema}.changes")
+        table = f"{self.schema}.changes"
+        append(self.spark, table, arriving, self.spark.table(table).schema)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         table = self.spark.sql(query.format(schema=self.schema)).toArrow()

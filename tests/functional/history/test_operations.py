@@ -8,6 +8,8 @@ import pytest
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
+from tests.functional.history.tables import rows
+
 SOURCES = """
 version: 2
 sources:
@@ -90,23 +92,19 @@ class TestOperations:
         )
         project.run_sql(f"insert into {project.test_schema}.items values {rows}")
 
-    def rows(self, project: Any, query: str) -> list[Row]:
-        found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
-        return [tuple(row) for row in found]
-
     def versions(self, project: Any, key: int) -> list[Row]:
         query = (
             "select _seq, _seq_end, state, size, note, datediff(_cdc_created_at, '2026-01-01')"
             f" from {{s}}.items_history where id = {key} order by _seq"
         )
-        return self.rows(project, query)
+        return rows(project, query)
 
     def audit_holds(self, project: Any) -> None:
         query = (
             "select events_read - events_applied - events_duplicate - events_superseded"
             " - events_quarantined from {s}.items_audit"
         )
-        assert self.rows(project, query) == [(0,)]
+        assert rows(project, query) == [(0,)]
 
     def operate(self, operation: str, **args: Any) -> None:
         run_dbt(["run-operation", operation, "--args", str(args)])
@@ -143,7 +141,7 @@ class TestOperations:
         run_dbt(["build"])
         run_dbt(["build"])
         ledger = f"select {LEDGER} from {{s}}.cdc_runs order by watermark_after"
-        assert self.rows(project, ledger) == [
+        assert rows(project, ledger) == [
             (2, None, None, None, None, None, None, None, None, None, 1),
             # 3's two events at one position: one begins the row and the other changes it
             (10, 1, 3, 1, 2, 0, 2, 1, 2, 1, 2),
@@ -151,7 +149,7 @@ class TestOperations:
         self.arrive(project, 3, event(1, 12, "U", "sent", None))
         run_dbt(["build"])
         latest = ledger.replace("order by", "where watermark_before = 2 order by")
-        assert self.rows(project, latest) == [(1, 0, 1, 0, 0, 1, 0, 0, 0, 2, 3)]
+        assert rows(project, latest) == [(1, 0, 1, 0, 0, 1, 0, 0, 0, 2, 3)]
         self.audit_holds(project)
 
     def repaired_events_take_their_place(self, project: Any) -> None:
@@ -188,7 +186,7 @@ class TestOperations:
             event(7, 45, "U", "c", 1),
         )
         run_dbt(["build"])
-        before = self.rows(project, "select * except (_cdc_seq) from {s}.items_final order by id")
+        before = rows(project, "select * except (_cdc_seq) from {s}.items_final order by id")
         self.operate("cdc_compact", keep_versions=1)
         assert len(self.versions(project, 5)) == 6
         self.operate("cdc_compact", keep_versions=2, dry_run=False)
@@ -202,7 +200,7 @@ class TestOperations:
         assert self.versions(project, 5) == [(45, None, "s5", 7, "s5 45", 40)]
         run_dbt(["build"])
         self.audit_holds(project)
-        assert before == self.rows(
+        assert before == rows(
             project, "select * except (_cdc_seq) from {s}.items_final order by id"
         )
 
@@ -243,14 +241,14 @@ class TestOperations:
         table = f"{project.test_schema}.items_final"
 
         def files() -> int:
-            return self.rows(project, f"describe detail {table}")[0][9]
+            return rows(project, f"describe detail {table}")[0][9]
 
-        before, rows = files(), self.rows(project, f"select * from {table} order by id")
+        before, kept = files(), rows(project, f"select * from {table} order by id")
         self.operate("cdc_optimize", table="items_final", min_small_files=2)
         assert files() == before > 1
         self.operate("cdc_optimize", table="items_final", min_small_files=2, dry_run=False)
         assert files() < before
-        assert self.rows(project, f"select * from {table} order by id") == rows
+        assert rows(project, f"select * from {table} order by id") == kept
         self.operate("cdc_vacuum", dry_run=False)
         with pytest.raises((DbtRuntimeError, AssertionError)):
             self.operate("cdc_vacuum", retain_hours=1)

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 from dbt.tests.util import run_dbt, write_file
 
+from tests.functional.history.tables import append, rows
+
 DECLARATION = """
 version: 2
 sources:
@@ -87,6 +89,7 @@ FORMS: list[dict[str, Any]] = [
 ]
 # The columns by the names that the oracle knows.
 FIRST_NAMES = {"key": "id", "aa": "a"}
+LINES = "value string, batch int"
 # dbt's partial parsing passes over a changed unique_key of a snapshot in YAML.
 BUILD = ["--no-partial-parse", "build"]
 STEP = 100  # positions of each form
@@ -248,7 +251,7 @@ class TestSchemaChanges:
     def snapshots(self) -> dict[str, str]:
         return files("snapshots", self.names)
 
-    def rows(self, project: Any, table: str, form: int, columns: str) -> list[Any]:
+    def read(self, project: Any, table: str, form: int, columns: str) -> list[Any]:
         """Rows by the columns' first names, in the order of the oracle."""
         present = {
             FIRST_NAMES.get(name, name): name for f in FORMS[: form + 1] for name in f["columns"]
@@ -257,10 +260,8 @@ class TestSchemaChanges:
         read = ", ".join(
             f"to_json({present[c]})" if c == "size" else f"{present[c]}" for c in values
         )
-        found = project.run_sql(
-            f"select scenario, {present['id']}, {columns}, {read}"
-            f" from {project.test_schema}.{table}",
-            fetch="all",
+        found = rows(
+            project, f"select scenario, {present['id']}, {columns}, {read} from {{s}}.{table}"
         )
         width = columns.count(",") + 1
         return [
@@ -277,18 +278,18 @@ class TestSchemaChanges:
             if name == "alone":
                 continue
             tracked = ["a"] if name == "tracked" else None
-            versions = self.rows(project, f"{name}_history", form, "_seq, _seq_end")
+            versions = self.read(project, f"{name}_history", form, "_seq, _seq_end")
             found = expected(changes, form, tracked)
             surplus, missing = set(versions) - found, found - set(versions)
             assert (surplus, missing) == (set(), set()), f"{name}, form {form}"
             assert len(versions) == len(found)
             living = sorted((v[0], v[3]) for v in found if v[2] is None)
-            assert sorted((r[0], r[2]) for r in self.rows(project, f"{name}_final", form, "1")) == (
+            assert sorted((r[0], r[2]) for r in self.read(project, f"{name}_final", form, "1")) == (
                 living
             )
         alone = "alone_final where _cdc_deleted_at is null"
         living = {(v[0], v[3]) for v in expected(changes, form, []) if v[2] is None}
-        assert {(r[0], r[2]) for r in self.rows(project, alone, form, "1")} == living
+        assert {(r[0], r[2]) for r in self.read(project, alone, form, "1")} == living
 
     def test_all_at_once(self, project: Any, spark: Any, package: None) -> None:
         draw = random.Random(20261122)
@@ -301,7 +302,6 @@ class TestSchemaChanges:
                     batch = draw.randint(on_time, max(arrivals)) if late else on_time
                     arrivals[batch].append(change)
                     late = True
-        raw = f"{project.test_schema}.changes"
         changes: dict[Change, int] = {}
         for batch, arriving in arrivals.items():
             form = batch // self.batches
@@ -310,48 +310,43 @@ class TestSchemaChanges:
                     write_file(text, project.project_root, path)
                 if batch:
                     self.only_metadata_are_written(project)
-            rows = [(message(change), batch) for change in arriving]
-            frame = spark.createDataFrame(rows, "value string, batch int")
-            frame.coalesce(1).write.format("delta").mode("append").saveAsTable(raw)
+            lines = [(message(change), batch) for change in arriving]
+            append(spark, f"{project.test_schema}.changes", lines, LINES)
             for change in arriving:
                 changes.setdefault(change, form)
             run_dbt([*BUILD])
             self.check(project, changes, form)
         self.stays(project, changes)
 
+    def of_tables(self, project: Any, query: str) -> list[Any]:
+        """What a query says of the tables that are kept."""
+        names = [f"{name}_final" for name in self.names] + ["tracked_history"]
+        return [rows(project, query.format(f"{{s}}.{name}")) for name in names]
+
     def only_metadata_are_written(self, project: Any) -> None:
-        def data_files() -> list[Any]:
-            names = [f"{name}_final" for name in self.names] + ["tracked_history"]
-            query = "select distinct _metadata.file_name from {}.{} order by 1"
-            schema = project.test_schema
-            return [project.run_sql(query.format(schema, name), fetch="all") for name in names]
+        def found() -> tuple[Any, Any]:
+            files = self.of_tables(
+                project, "select distinct _metadata.file_name from {} order by 1"
+            )
+            return files, rows(project, "select _event_id from {s}.stg_alone order by 1")
 
-        def identities() -> list[Any]:
-            query = f"select _event_id from {project.test_schema}.stg_alone order by 1"
-            return project.run_sql(query, fetch="all")
-
-        before = data_files(), identities()
+        before = found()
         run_dbt([*BUILD])
-        assert (data_files(), identities()) == before
+        assert found() == before
 
     def stays(self, project: Any, changes: dict[Change, int]) -> None:
         """Nothing more is written, the changes add up, a rebuild gives the same."""
-
-        def rows(query: str) -> list[Any]:
-            return project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
-
-        tables = [f"{name}_final" for name in self.names] + ["tracked_history"]
-        versions = {t: rows(f"describe history {{s}}.{t} limit 1")[0][0] for t in tables}
+        versions = self.of_tables(project, "describe history {} limit 1")
         run_dbt([*BUILD, "--vars", "feed: true"])
-        assert versions == {t: rows(f"describe history {{s}}.{t} limit 1")[0][0] for t in tables}
+        assert self.of_tables(project, "describe history {} limit 1") == versions
         columns = "scenario, key, aa, c, n, d, to_json(size), _cdc_seq"
         added = (
             f"select {columns} from {{s}}.tracked_changes group by all"
             " having sum(if(_row_kind in ('+I', '+U'), 1, -1)) <> 0"
         )
         table = f"select {columns} from {{s}}.tracked_final"
-        assert rows(f"({added}) except all ({table})") == []
-        assert rows(f"({table}) except all ({added})") == []
+        assert rows(project, f"({added}) except all ({table})") == []
+        assert rows(project, f"({table}) except all ({added})") == []
 
         # What was dropped is not in the declaration any more: it is NULL wherever it is read anew.
         run_dbt([*BUILD, "--full-refresh"])
@@ -447,13 +442,7 @@ snapshots:
     def test_both_change(self, project: Any, spark: Any, package: None) -> None:
         def put(batch: int, *lines: str) -> None:
             arriving = [(line, batch) for line in lines]
-            frame = spark.createDataFrame(arriving, "value string, batch int")
-            name = f"{project.test_schema}.changes"
-            frame.write.format("delta").mode("append").saveAsTable(name)
-
-        def rows(query: str) -> list[tuple[Any, ...]]:
-            found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
-            return [tuple(row) for row in found]
+            append(spark, f"{project.test_schema}.changes", arriving, LINES)
 
         put(
             0,
@@ -495,10 +484,10 @@ snapshots:
             (2, "y", 2**40, "new", wide, 30, 40),
             (3, "y", 2**40, "new", wide, 40, None),
         ]
-        assert rows(history) == versions
+        assert rows(project, history) == versions
         current = "select id, aa, n, c, to_json(size) from {s}.rows_final order by id"
         living = [(3, "y", 2**40, "new", wide), (7, "other", 7, None, None)]
-        assert rows(current) == living
+        assert rows(project, current) == living
         run_dbt(["build", "--full-refresh"])
-        assert rows(history) == versions
-        assert rows(current) == living
+        assert rows(project, history) == versions
+        assert rows(project, current) == living

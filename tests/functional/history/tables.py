@@ -1,0 +1,25 @@
+"""What the tests do with tables of their project: read them, and let events arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def rows(project: Any, query: str) -> list[tuple[Any, ...]]:
+    """Rows of a query; `{s}` in it is the project's schema."""
+    found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")
+    return [tuple(row) for row in found]
+
+
+def append(spark: Any, table: str, arriving: Sequence[Any], columns: Any) -> None:
+    """Writes rows to a Delta table, which is made where there is none.
+
+    Args:
+        spark: A session.
+        table: The table, with its schema.
+        arriving: The rows.
+        columns: Their names and types.
+    """
+    frame = spark.createDataFrame(arriving, columns)
+    frame.coalesce(1).write.format("delta").mode("append").saveAsTable(table)
