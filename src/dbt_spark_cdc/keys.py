@@ -12,7 +12,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,12 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import IntegralType, LongType, StructType
 
 # What an event does at a key. A move is an arrival at its new key and leaves its old one.
 UPSERT, ARRIVAL, END, LEAVE, TRUNCATE = range(5)
-# What a segment is to an event: its own, left at the old key, or ended by taking its key.
-OWN, LEFT, ENDED = range(3)
+# What a segment is to an event: its own, left at the old key, ended by taking its key, or none.
+OWN, LEFT, ENDED, NONE = range(4)
 
 OLD = "_old_"
 SEGMENTS = ["_segment_id", "_left_segment_id", "_ended_segment_id"]
@@ -86,12 +85,10 @@ def resolve(
     # Grows, also when the table was made anew: who reads it by this number misses nothing.
     run = max((last_run or 0) + 1, int(time.time()))
 
-    new = _new_events(events, known, read_to).localCheckpoint()
-    count, truncates, moves = new.agg(
-        F.count("*"), F.count_if(F.col("_op") == "T"), F.count_if(_is_move(keys))
-    ).collect()[0]
+    new = _new_events(events, known, read_to)
+    count, truncates = new.agg(F.count("*"), F.count_if(F.col("_op") == "T")).collect()[0]
     if count == 0:
-        nothing = {name: F.lit(None).cast("string") for name in (*LABELS, *SEGMENTS)}
+        nothing = {name: F.lit(None).cast("bigint") for name in (*LABELS, *SEGMENTS)}
         labels = new.select("_event_id").withColumns(nothing)
         return _as_output(new, _never_labelled(labels), run)
 
@@ -111,7 +108,7 @@ def resolve(
         ]
         epochs = ends[0] if len(ends) == 1 else ends[0].unionByName(ends[1])
 
-    parts = _segments(_marks(narrow, keys, epochs), keys, any_moves=known is not None or moves > 0)
+    parts = _segments(_marks(narrow, keys, epochs))
     if loaded is not None:
         parts = parts.unionByName(_kept_segments(loaded), allowMissingColumns=True)
     found = _by_event(parts).localCheckpoint()
@@ -214,25 +211,35 @@ def _new_events(events: DataFrame, known: DataFrame | None, read_to: int | None)
     """Events that arrived since the last run, each once, without those that are known."""
     if read_to is not None:
         events = events.where(f"_arrived is null or _arrived > {read_to}")
-    if "_arrived" in events.columns:
-        first = Window.partitionBy("_event_id").orderBy("_arrived")
-        new = (
-            events.withColumn("_copy", F.row_number().over(first)).where("_copy = 1").drop("_copy")
+    new = events.localCheckpoint()
+    copies = new.groupBy("_event_id").agg(F.count("*").alias("_copies"))
+    count, doubled = copies.agg(F.count("*"), F.count_if(F.col("_copies") > 1)).collect()[0]
+    if doubled:
+        # Few of them, as a rule: only they are put in order.
+        twice = _hint(copies.where("_copies > 1").select("_event_id"), doubled)
+        arrived = "_arrived" if "_arrived" in new.columns else F.lit(None)
+        first = Window.partitionBy("_event_id").orderBy(arrived)
+        firsts = (
+            new.join(twice, "_event_id", "left_semi")
+            .withColumn("_copy", F.row_number().over(first))
+            .where("_copy = 1")
+            .select(*map(_quoted, new.columns))
         )
-    else:
-        new = events.dropDuplicates(["_event_id"])
-    if known is None:
-        return new
-    new = new.localCheckpoint()
-    count = new.count()
-    if count == 0:
+        new = (
+            new.join(twice, "_event_id", "left_anti")
+            .select(*map(_quoted, new.columns))
+            .union(firsts)
+            .localCheckpoint()
+        )
+    if known is None or count == 0:
         return new
     again = known.select("_event_id").join(
         _hint(new.select(F.col("_event_id").alias("_new")), count),
         F.col("_event_id") == F.col("_new"),
         "left_semi",
     )
-    return new.join(again, "_event_id", "left_anti").select(*map(_quoted, new.columns))
+    new = new.join(again, "_event_id", "left_anti").select(*map(_quoted, new.columns))
+    return new.localCheckpoint()
 
 
 def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: bool) -> DataFrame:
@@ -305,7 +312,12 @@ def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: boo
 
 
 def _marks(events: DataFrame, keys: list[str], truncates: DataFrame | None) -> DataFrame:
-    """What the events do, key by key; a move stands at both of its keys."""
+    """What the events do, key by key; a move stands at both of its keys.
+
+    Returns:
+        `_first_id`, the id of the first segment of the key between two truncates; `_next_id`, that
+        of the segment which the mark may begin; what puts the marks of a key in order.
+    """
     kind = (
         F.when(F.col("_op") == "T", TRUNCATE)
         .when(F.col("_op") == "D", END)
@@ -315,98 +327,93 @@ def _marks(events: DataFrame, keys: list[str], truncates: DataFrame | None) -> D
     kinds = F.array(
         F.when(F.col("_at_key"), kind), F.when(F.col("_at_old") & _is_move(keys), F.lit(LEAVE))
     )
-    marks = events.withColumn("_kind", F.explode(F.array_compact(kinds)))
-    boundary = F.struct("_seq", "_event_id")
-    if truncates is None:
-        epoch = F.when(F.lit(False), boundary)
-    else:
+    marks = events.withColumn("_kind", F.explode(kinds)).where("_kind is not null")
+    epoch = F.lit(None).cast("bigint")
+    if truncates is not None:
+        boundary = F.struct("_seq", "_event_id")
         marks = marks.crossJoin(
             F.broadcast(truncates.agg(F.collect_list(boundary).alias("_truncates")))
         )
         epoch = F.array_max(
             F.filter("_truncates", lambda truncate: truncate["_seq"] < F.col("_seq"))
-        )
+        )["_event_id"]
+
     leaves = F.col("_kind") == LEAVE
+    identity = []
+    for key in keys:
+        value = F.when(leaves, _quoted(OLD + key)).otherwise(_quoted(key))
+        if isinstance(events.schema[key].dataType, IntegralType):
+            value = value.cast("bigint")  # that an int becomes one renames nothing
+        identity += [value, value.isNull()]  # a hash passes over NULL
     return marks.select(
-        *(F.when(leaves, _quoted(OLD + key)).otherwise(_quoted(key)).alias(key) for key in keys),
-        epoch.alias("_epoch"),
-        boundary.alias("_place"),
+        F.xxhash64(*identity, epoch).alias("_first_id"),
+        F.xxhash64(*identity, "_event_id").alias("_next_id"),
+        "_seq",
         F.col("_kind").isin(END, LEAVE).alias("_is_end"),
+        "_event_id",
         "_kind",
         "_transaction",
     )
 
 
-def _segments(marks: DataFrame, keys: list[str], any_moves: bool) -> DataFrame:
+def _segments(marks: DataFrame) -> DataFrame:
     """Cuts the events of each key into segments.
-
-    Between two truncates, a segment begins after each end; a window finds the last one. Only where
-    a row arrives at a key that is not free, there is a queue to be kept, in Python.
 
     Returns:
         `_event_id`, `_part`, `_segment_id`: what the segment is to the event.
     """
-    group = [*map(_quoted, keys), F.col("_epoch")]
-    order = [F.col("_place._seq"), F.col("_is_end"), F.col("_place._event_id")]
-    by_order = Window.partitionBy(*group).orderBy(*order)
-    last_end = F.last(F.when(F.col("_is_end"), F.col("_place")), ignorenulls=True).over(
-        by_order.rowsBetween(Window.unboundedPreceding, -1)
+    return (
+        marks.repartition("_first_id")
+        .sortWithinPartitions("_first_id", "_seq", "_is_end", "_event_id")
+        .select("_event_id", "_kind", "_transaction", "_first_id", "_next_id")
+        .mapInArrow(_cut_batches, "_event_id bigint, _part bigint, _segment_id bigint")
     )
 
-    def segment_id(boundary: Column) -> Column:
-        # As text that depends neither on the session's time zone nor on its formats.
-        options = {
-            "timeZone": "UTC",
-            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-            "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-        }
-        identity = F.struct(*map(_quoted, keys), boundary.alias("_begins_after"))
-        return F.md5(F.to_json(identity, options))
 
-    part = F.when(F.col("_kind") == LEAVE, LEFT).otherwise(OWN)
-    ordinary = [
-        F.col("_place._event_id").alias("_event_id"),
-        part.alias("_part"),
-        F.when(F.col("_kind") != TRUNCATE, segment_id(F.coalesce("_last_end", "_epoch"))).alias(
-            "_segment_id"
-        ),
-    ]
-    marks = marks.withColumn("_last_end", last_end)
-    if not any_moves:
-        return marks.select(*ordinary)
+def cut_keys(
+    event: np.ndarray,
+    kind: np.ndarray,
+    transaction: np.ndarray,
+    first: np.ndarray,
+    after: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cuts whole keys: a segment begins after each end.
 
-    displaces = (F.col("_kind") == ARRIVAL) & ~F.lag("_is_end", 1, True).over(by_order)
-    marks = (
-        marks.withColumns(
-            {"_displaces": displaces, "_is_first": F.row_number().over(by_order) == 1}
-        )
-        .withColumn("_is_crowded", F.max("_displaces").over(Window.partitionBy(*group)))
-        .drop("_displaces")
-        .localCheckpoint()
-    )
-    parts = marks.where("not _is_crowded").select(*ordinary)
-    crowded = marks.where("_is_crowded")
-    if crowded.isEmpty():
-        return parts
-    queued = (
-        crowded.repartition(*group)
-        .sortWithinPartitions(*group, *order)
-        .select(
-            "_is_first",
-            "_place._event_id",
-            "_kind",
-            "_transaction",
-            segment_id(F.col("_epoch")).alias("_first_id"),
-            segment_id(F.col("_place")).alias("_next_id"),
-        )
-        .mapInArrow(_cut_batches, "_event_id bigint, _part int, _segment_id string")
-    )
-    return parts.union(queued)
+    Only where a row arrives at a key that is not free, there is a queue to be kept.
+
+    Args:
+        event: Events in order, key after key.
+        kind: What they do at the key.
+        transaction: The transaction they are of.
+        first: Id of the key's first segment, by which keys are told apart.
+        after: Id of the segment that the event may begin.
+
+    Returns:
+        Events, what the segment is to each, segments.
+    """
+    place = np.arange(len(event))
+    begins = np.append(True, first[1:] != first[:-1])
+    start = np.maximum.accumulate(np.where(begins, place, 0))
+    is_end = (kind == END) | (kind == LEAVE)
+    last_end = np.append(-1, np.maximum.accumulate(np.where(is_end, place, -1))[:-1])
+    segment = np.where(last_end >= start, after[last_end], first)
+    part = np.select([kind == LEAVE, kind == TRUNCATE], [LEFT, NONE], OWN)
+
+    displaces = (kind == ARRIVAL) & ~begins & ~np.append(True, is_end[:-1])
+    is_crowded = np.isin(start, start[displaces])
+    if not is_crowded.any():
+        return event, part, segment
+    columns = (begins, event, kind, transaction, first, after)
+    crowded = zip(*(column[is_crowded].tolist() for column in columns), strict=True)
+    found = np.array(list(cut_crowded_keys(crowded)), dtype=np.int64)
+    simple = (column[~is_crowded] for column in (event, part, segment))
+    events, parts, segments = (np.append(*pair) for pair in zip(simple, found.T, strict=True))
+    return events, parts, segments
 
 
 def cut_crowded_keys(
-    marks: Iterable[tuple[bool, int, int, int, str, str]],
-) -> Iterator[tuple[int, int, str]]:
+    marks: Iterable[tuple[bool, int, int, int, int, int]],
+) -> Iterator[tuple[int, int, int]]:
     """Cuts keys at which rows arrive before the row there has left, as in `set id = id + 1`.
 
     The row there waits: the next end at the key in this transaction is its own, and where several
@@ -420,8 +427,8 @@ def cut_crowded_keys(
     Yields:
         Event, what the segment is to it, segment.
     """
-    waiting: deque[tuple[str, int]] = deque()
-    current, is_free, transaction = "", True, None
+    waiting: deque[tuple[int, int]] = deque()
+    current, is_free, transaction = 0, True, None
     for is_first, event, kind, mark_transaction, first_id, next_id in marks:
         if is_first or mark_transaction != transaction:
             for segment, taker in waiting:
@@ -448,18 +455,26 @@ def cut_crowded_keys(
 
 
 def _cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    rows = (
-        row
-        for batch in batches
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    )
-    parts = cut_crowded_keys(rows)
     names = ["_event_id", "_part", "_segment_id"]
-    types = [pa.int64(), pa.int32(), pa.string()]
-    while chunk := list(islice(parts, ROWS_A_CHUNK)):
-        columns = zip(*chunk, strict=True)
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, names)
+    for marks in _whole_keys(batches):
+        parts = cut_keys(*(column.to_numpy() for column in marks.columns))
+        arrays = [pa.array(column, pa.int64()) for column in parts]
+        yield from pa.Table.from_arrays(arrays, names).to_batches(max_chunksize=ROWS_A_CHUNK)
+
+
+def _whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The marks of whole keys: the last key of a batch may go on in the next one."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        first = batch.column("_first_id").to_numpy()
+        others = np.flatnonzero(first != first[-1])
+        last_key = int(others[-1]) + 1 if len(others) else 0
+        if last_key:
+            yield pa.Table.from_batches([*waiting, batch.slice(0, last_key)])
+            waiting = []
+        waiting.append(batch.slice(last_key))
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _kept_segments(loaded: DataFrame) -> DataFrame:
@@ -478,7 +493,7 @@ def _kept_segments(loaded: DataFrame) -> DataFrame:
             F.struct(
                 F.lit(LEFT).alias("_part"),
                 F.col("_left_segment_id").alias("_segment_id"),
-                F.lit(None).cast("string").alias("_kept"),
+                F.lit(None).cast("bigint").alias("_kept"),
             ),
         ),
         F.when(
@@ -490,14 +505,16 @@ def _kept_segments(loaded: DataFrame) -> DataFrame:
             ),
         ),
     )
-    return loaded.select("_event_id", F.explode(F.array_compact(parts)).alias("_kept_part")).select(
-        "_event_id", "_kept_part.*"
+    return (
+        loaded.select("_event_id", F.explode(parts).alias("_kept_part"))
+        .where("_kept_part is not null")
+        .select("_event_id", "_kept_part.*")
     )
 
 
 def _by_event(parts: DataFrame) -> DataFrame:
     """One row an event, with its segments."""
-    kept = F.col("_kept") if "_kept" in parts.columns else F.lit(None).cast("string")
+    kept = F.col("_kept") if "_kept" in parts.columns else F.lit(None).cast("bigint")
 
     def of(part: int, value: Column) -> Column:
         return F.max(F.when(F.col("_part") == part, value))
@@ -527,7 +544,7 @@ def _labels(found: DataFrame) -> DataFrame:
         return joined.select(*frame.columns, entity)
 
     labels = with_label(found, "_entity_id", "_kept_own", "_segment_id")
-    others = labels.withColumn("_ended_entity_id", F.lit(None).cast("string"))
+    others = labels.withColumn("_ended_entity_id", F.lit(None).cast("bigint"))
     if ended == 0:
         return others
     # Apart, since a join on a column that is mostly NULL puts most rows into one task.
@@ -551,7 +568,7 @@ def find_entities(links: DataFrame, count: int, links_a_task: int = LINKS_A_TASK
     if count == 0:
         return links.withColumnRenamed("_parent", "_entity")
     if count <= links_a_task:
-        return links.repartition(1).mapInArrow(_follow_batches, "_linked string, _entity string")
+        return links.repartition(1).mapInArrow(_follow_batches, "_linked bigint, _entity bigint")
     state = links.select(
         "_linked", F.col("_parent").alias("_at"), F.least("_linked", "_parent").alias("_smallest")
     )
@@ -609,7 +626,7 @@ def follow_links(linked: pa.Array, parents: pa.Array) -> tuple[pa.Array, int]:
         at, rounds = at[at], rounds + 1
     circles = np.flatnonzero(~is_top[at])
     if len(circles):
-        names = linked.take(pa.array(circles)).to_pylist()
+        names = linked.take(pa.array(circles)).to_numpy(zero_copy_only=False)
         _, by_rank, smallest = np.unique(names, return_index=True, return_inverse=True)
         place = np.searchsorted(circles, step[circles])
         for _ in range(len(circles).bit_length()):
@@ -658,7 +675,7 @@ def _as_output(events: DataFrame, labels: DataFrame, run: int) -> DataFrame:
 
 
 def _never_labelled(labels: DataFrame) -> DataFrame:
-    return labels.withColumn("_former_entity_ids", F.array().cast("array<string>"))
+    return labels.withColumn("_former_entity_ids", F.array().cast("array<bigint>"))
 
 
 def _hint(frame: DataFrame, count: int) -> DataFrame:

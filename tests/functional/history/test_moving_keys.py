@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from dbt.tests.util import run_dbt
+from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import append, rows
 from tests.functional.keys.oracle import Event, entities
@@ -17,7 +18,7 @@ SOURCES = """
 version: 2
 sources:
   - name: app
-    schema: "{{ target.schema }}"
+    schema: "{{{{ target.schema }}}}"
     tables:
       - name: changes
         config:
@@ -28,11 +29,8 @@ sources:
               sequence_by: struct(tx, n)
               key_changes: true
               arrival: batch
-        columns:
-          - {name: scenario, data_type: int}
-          - {name: id, data_type: string}
-          - {name: a, data_type: string}
-          - {name: b, data_type: string}
+              renames: {renames}
+        columns: {columns}
 """
 
 KEYS = """
@@ -83,7 +81,27 @@ def world(number: int, draw: random.Random) -> list[Event]:
     return events
 
 
-def expected(events: Iterable[Event]) -> dict[Any, list[tuple[Any, ...]]]:
+class Form(NamedTuple):
+    """What the source's table looks like: types by column, former names by present ones."""
+
+    columns: dict[str, str]
+    renames: dict[str, str]
+
+    def declared(self) -> str:
+        columns = [{"name": name, "data_type": kind} for name, kind in self.columns.items()]
+        return SOURCES.format(renames=json.dumps(self.renames), columns=json.dumps(columns))
+
+
+def said(event: Event, form: int) -> dict[str, str]:
+    """What an event says of the columns beside the key, by their first names."""
+    values = {"a": f"{event.tx}"}
+    values |= {"b": event.note} if event.note else {}
+    return values | ({"c": f"c{event.n}"} if form > 0 and event.n > 0 else {})
+
+
+def expected(
+    events: Iterable[Event], form_of: Callable[[Event], int]
+) -> dict[Any, list[tuple[Any, ...]]]:
     """Folds events to the versions of every row: whose event is whose is the other oracle's."""
     distinct = set(events)
     labels = entities(distinct)
@@ -107,7 +125,8 @@ def expected(events: Iterable[Event]) -> dict[Any, list[tuple[Any, ...]]]:
                     versions[-1]["end"] = place
                 row = None
                 continue
-            values = {"id": event.key, "a": f"{event.tx}", "b": event.note or (row or {}).get("b")}
+            values = {"a": None, "b": None, "c": None} | (row or {})
+            values |= {"id": event.key} | said(event, form_of(event))
             created = row["created"] if row else place
             if row is None or any(row[name] != value for name, value in values.items()):
                 if row is not None:
@@ -116,16 +135,25 @@ def expected(events: Iterable[Event]) -> dict[Any, list[tuple[Any, ...]]]:
             row = values | {"created": created}
         if versions:
             scenario = own_deeds[0][2].scenario
-            found[entity] = [(scenario, *version.values()) for version in versions]
+            names = ("id", "a", "b", "c", "seq", "end", "created")
+            found[entity] = [(scenario, *(v[name] for name in names)) for v in versions]
     return found
 
 
 @pytest.mark.soak
 class TestMovingKeys:
+    forms: ClassVar[list[Form]] = [
+        Form({"scenario": "int", "id": "string", "a": "int", "b": "string"}, {})
+    ]
+
+    def form_of(self, event: Event) -> int:
+        """The form that the table had when the event came to be."""
+        return min(event.tx // 2, len(self.forms) - 1)
+
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         return {
-            "sources.yml": SOURCES,
+            "sources.yml": self.forms[0].declared(),
             "stg_changes.sql": "{{ cdc.events(source('app', 'changes')) }}",
             "changes_keys.py": KEYS,
             "changes_final.sql": FINAL,
@@ -137,9 +165,11 @@ class TestMovingKeys:
         return {"snapshots.yml": SNAPSHOTS}
 
     def put(self, project: Any, spark: Any, batch: int, events: list[Event]) -> None:
-        def pairs(event: Event) -> dict[str, str]:
-            named = {"scenario": str(event.scenario), "id": event.key, "a": str(event.tx)}
-            return named | ({"b": event.note} if event.note else {})
+        def pairs(event: Event) -> dict[str, str | None]:
+            form = self.form_of(event)
+            present = {former: name for name, former in self.forms[form].renames.items()}
+            values = {present.get(name, name): value for name, value in said(event, form).items()}
+            return {"scenario": str(event.scenario), "id": event.key} | values
 
         arriving = []
         for event in events:
@@ -165,20 +195,23 @@ class TestMovingKeys:
         )
         append(spark, f"{project.test_schema}.changes", arriving, columns)
 
-    def check(self, project: Any, events: list[Event]) -> None:
+    def check(self, project: Any, events: list[Event], form: int) -> None:
+        a = next(name for name in ("aa", "a") if name in self.forms[form].columns)
+        c = "c" if "c" in self.forms[form].columns else "null"
+        columns = f"scenario, id, cast({a} as string), b, {c}"
         found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
         for entity, *version in rows(
             project,
-            "select _entity_id, scenario, id, a, b, _seq, _seq_end, _cdc_created_at"
+            f"select _entity_id, {columns}, _seq, _seq_end, _cdc_created_at"
             " from {s}.changes_history order by _seq",
         ):
             found[entity].append(
                 tuple(tuple(v.values()) if isinstance(v, dict) else v for v in version)
             )
-        histories = expected(events)
+        histories = expected(events, self.form_of)
         assert sorted(map(str, found.values())) == sorted(map(str, histories.values()))
-        living = {v[:4] for versions in histories.values() for v in versions if v[5] is None}
-        current = rows(project, "select scenario, id, a, b from {s}.changes_final")
+        living = {v[:5] for versions in histories.values() for v in versions if v[6] is None}
+        current = rows(project, f"select {columns} from {{s}}.changes_final")
         assert len(current) == len(living)
         assert {tuple(row) for row in current} == living
         [(lost,)] = rows(
@@ -192,22 +225,21 @@ class TestMovingKeys:
         run_dbt(["deps"])
         run_dbt(["parse"])  # deps forgets the adapter
         draw = random.Random(20261121)
+        worlds = [event for number in range(SCENARIOS) for event in world(number, draw)]
         arrivals = [
-            (event, draw.randrange(BATCHES))
-            for number in range(SCENARIOS)
-            for event in world(number, draw)
-        ]
-        arrivals += [
-            (event, draw.randrange(BATCHES)) for event, _ in draw.sample(arrivals, SCENARIOS // 3)
+            (event, draw.randrange(self.form_of(event), BATCHES))
+            for event in worlds + draw.sample(worlds, SCENARIOS // 3)
         ]
         arrivals.append((Event(None, "T", None, None, 3, 5), 2))
         seen: list[Event] = []
         for batch in range(BATCHES):
+            form = min(batch, len(self.forms) - 1)
+            write_file(self.forms[form].declared(), project.project_root, "models", "sources.yml")
             arriving = [event for event, at in arrivals if at == batch]
             self.put(project, spark, batch, arriving)
             seen += arriving
             run_dbt(["build"])
-            self.check(project, seen)
+            self.check(project, seen, form)
         version = f"describe history {project.test_schema}.changes_final limit 1"
         before = project.run_sql(version, fetch="one")[0]
         self.put(project, spark, BATCHES, seen[:100])
@@ -215,6 +247,22 @@ class TestMovingKeys:
         assert project.run_sql(version, fetch="one")[0] == before
         run_dbt(["build", "--full-refresh", "--select", "changes_keys"])
         run_dbt(["build"])
-        self.check(project, seen)
+        self.check(project, seen, form)
         run_dbt(["build", "--full-refresh"])
-        self.check(project, seen)
+        self.check(project, seen, form)
+
+
+@pytest.mark.soak
+class TestMovingKeysAndColumns(TestMovingKeys):
+    """Meanwhile a column is added, one is renamed, and a part of the key is widened."""
+
+    forms: ClassVar[list[Form]] = [
+        Form({"scenario": "int", "id": "string", "a": "int", "b": "string"}, {}),
+        Form(
+            {"scenario": "bigint", "id": "string", "c": "string", "a": "bigint", "b": "string"}, {}
+        ),
+        Form(
+            {"scenario": "bigint", "id": "string", "b": "string", "aa": "bigint", "c": "string"},
+            {"aa": "a"},
+        ),
+    ]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dbt_spark_cdc.keys import find_entities, overwrite_partitions, resolve, resolve_keys
 from tests.functional.draws import draw
 from tests.functional.keys.oracle import Event, entities
-from tests.functional.keys.tables import Table
+from tests.functional.keys.tables import COLUMNS, Table, as_row
 
 
 class Step(NamedTuple):
@@ -210,6 +210,17 @@ def test_an_ended_row_is_renamed_and_its_taker_keeps_its_way(spark: Any, tmp_pat
         )
 
 
+def test_a_wider_key_names_its_rows_as_before(spark: Any) -> None:
+    moves = [Event(3, "I", "A", None, 1, 1), Event(3, "M", "B", "A", 2, 1)]
+    narrow = spark.createDataFrame([as_row(event, 0) for event in moves], COLUMNS)
+    wide = narrow.withColumns(
+        {name: narrow[name].cast("bigint") for name in ("scenario", "_old_scenario")}
+    )
+    names = [resolve(frame).select("_entity_id").distinct().collect() for frame in (narrow, wide)]
+    assert names[0] == names[1]
+    assert len(names[0]) == 1
+
+
 def test_truncate_ends_all_lives_before_it(spark: Any, tmp_path: Path) -> None:
     steps = [
         Step("A 1", "x"),
@@ -312,8 +323,9 @@ def files_of(path: Path) -> set[tuple[str, str]]:
 def test_links_by_joins_are_those_in_memory(spark: Any) -> None:
     """More links than one task takes are followed by joins: chains, and circles without a start."""
     random = Random(20261121)
-    names = [f"{number:04}" for number in random.sample(range(10_000), 600)]
-    links, expected = [], {}
+    names = random.sample(range(-5_000, 5_000), 600)
+    links: list[tuple[int, int]] = []
+    expected: dict[int, int] = {}
     while names:
         chain = [names.pop() for _ in range(min(len(names), random.choice((2, 3, 17, 90))))]
         closed = random.random() < 0.3
@@ -321,7 +333,7 @@ def test_links_by_joins_are_those_in_memory(spark: Any) -> None:
         first = min(chain) if closed else chain[0]
         expected |= {name: first for name in (chain if closed else chain[1:])}
     random.shuffle(links)
-    frame = spark.createDataFrame(links, "_linked string, _parent string")
+    frame = spark.createDataFrame(links, "_linked bigint, _parent bigint")
     for links_a_task in (len(links), 0):
         found = find_entities(frame, len(links), links_a_task).collect()
         assert {row["_linked"]: row["_entity"] for row in found} == expected

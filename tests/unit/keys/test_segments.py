@@ -6,6 +6,8 @@ import random
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dbt_spark_cdc.keys import (
     ARRIVAL,
@@ -15,19 +17,25 @@ from dbt_spark_cdc.keys import (
     LEFT,
     OWN,
     UPSERT,
+    _cut_batches,
     cut_crowded_keys,
     follow_links,
 )
 
+FIRST = -1
+AFTER = 1_000_000
+
 
 def cut(*marks: tuple[int, int]) -> list[tuple[int, int, str]]:
     """Cuts one key; a mark is its kind and transaction, its event is its number."""
-    return list(
-        cut_crowded_keys(
-            (number == 0, number, kind, transaction, "first", f"after {number}")
-            for number, (kind, transaction) in enumerate(marks)
-        )
+    parts = cut_crowded_keys(
+        (number == 0, number, kind, transaction, FIRST, AFTER + number)
+        for number, (kind, transaction) in enumerate(marks)
     )
+    return [
+        (event, part, "first" if segment == FIRST else f"after {segment - AFTER}")
+        for event, part, segment in parts
+    ]
 
 
 def test_an_end_closes_the_segment() -> None:
@@ -72,16 +80,54 @@ def test_who_has_not_left_when_the_transaction_ends_was_ended() -> None:
 
 def test_each_key_begins_anew() -> None:
     marks = [
-        (True, 0, UPSERT, 1, "a", "a0"),
-        (False, 1, ARRIVAL, 1, "a", "a1"),
-        (True, 2, END, 1, "b", "b2"),
+        (True, 0, UPSERT, 1, 10, 100),
+        (False, 1, ARRIVAL, 1, 10, 101),
+        (True, 2, END, 1, 20, 102),
     ]
     assert list(cut_crowded_keys(marks)) == [
-        (0, OWN, "a"),
-        (1, OWN, "a1"),
-        (1, ENDED, "a"),
-        (2, OWN, "b"),
+        (0, OWN, 10),
+        (1, OWN, 101),
+        (1, ENDED, 10),
+        (2, OWN, 20),
     ]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from([UPSERT, ARRIVAL, END, LEAVE]), st.integers(0, 2)),
+            min_size=1,
+            max_size=6,
+        ),
+        max_size=8,
+    ),
+    st.integers(1, 7),
+)
+def test_keys_are_cut_together_as_one_by_one(
+    keys: list[list[tuple[int, int]]], batch_rows: int
+) -> None:
+    rows = [
+        (place == 0, kind, transaction, key)
+        for key, marks in enumerate(keys)
+        for place, (kind, transaction) in enumerate(marks)
+    ]
+    columns = {
+        "_event_id": [*range(len(rows))],
+        "_kind": [row[1] for row in rows],
+        "_transaction": [row[2] for row in rows],
+        "_first_id": [row[3] for row in rows],
+        "_next_id": [AFTER + event for event in range(len(rows))],
+    }
+    begins = [row[0] for row in rows]
+    expected = cut_crowded_keys(zip(begins, *columns.values(), strict=True))
+    table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+    found = [
+        row
+        for batch in _cut_batches(table.to_batches(max_chunksize=batch_rows))
+        for row in zip(*batch.to_pydict().values(), strict=True)
+    ]
+    assert sorted(found) == sorted(expected)
 
 
 def test_a_hot_key_costs_each_mark_the_same() -> None:
