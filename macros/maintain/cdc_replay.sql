@@ -40,7 +40,7 @@
         {%- set first = since | int -%}
     {%- endif -%}
     {%- if first is not none and first <= stamp.read_to and not dry_run -%}
-        {%- do stamp.update({"read_to": first - 1}) -%}
+        {%- do stamp.update({"read_to": first - 1, "sight": none}) -%}
         {%- do cdc._write_stamp(relation, stamp) -%}
         {%- do run_query(
             "alter table " ~ relation ~ " set tblproperties ('cdc.replayed' = " ~ cdc._literal(invocation_id) ~ ")"

@@ -7,6 +7,10 @@
     {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
     {%- set updates = runs and is_incremental() -%}
     {%- set source_sql = "select * from " ~ events -%}
+    {%- set sight = cdc._sight_of_events(model) if runs else none -%}
+    {%- if updates and sight is not none and cdc._read_stamp(this).get("sight") == sight -%}
+        {{ return(cdc._nothing_new_rows()) }}
+    {%- endif -%}
     {%- set t = cdc._history_traits(model, source_sql) -%}
     {#- A life is one version: without tracked columns only births begin one, and each event keeps its values. -#}
     {%- do t.update({"tracked": [], "target": this, "counted": updates}) -%}
@@ -19,13 +23,13 @@
         {%- do cdc._evolve_to(t, this, t.value_columns, properties) -%}
     {%- endif -%}
     {%- set stamp = cdc._read_stamp(this) if updates else {} -%}
-    {%- do cdc._find_position(t, source_sql, stamp) -%}
+    {%- do cdc._find_position(t, source_sql, stamp, sight) -%}
     {%- if not updates -%}
         {%- do cdc._write_stamp(this, t.position) -%}
         {%- do cdc._record_first_build(t, model) -%}
         {{ return(cdc._first_lives(t, source_sql)) }}
     {%- elif t.nothing_new -%}
-        {{ return(cdc._nothing_new_mark() ~ "\nselect * from " ~ this ~ "\nwhere false") }}
+        {{ return(cdc._nothing_new_rows()) }}
     {%- endif -%}
     {%- set detail = cdc._table_detail(this) -%}
     {%- do t.update({"steps": cdc._steps(detail.location), "large": detail.large}) -%}

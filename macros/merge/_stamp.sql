@@ -17,17 +17,36 @@
 -#}
 {% macro _read_stamp(relation) -%}
     {%- set at = {} -%}
-    {%- for limit in [" limit 5", ""] -%}
-        {%- for commit in run_query("describe history " ~ relation ~ limit) -%}
+    {%- for limit in [5, none] -%}
+        {%- for commit in cdc._newest_commits(relation, limit) -%}
             {%- do at.setdefault("at", commit["version"]) -%}
             {%- set stamp = fromjson(commit["userMetadata"] or "{}", {}) -%}
             {%- if stamp is mapping and stamp.get("cdc") == relation | string -%}
                 {%- do stamp.update(at) -%}
                 {{ return(stamp) }}
+            {%- elif commit["operation"] == "RESTORE" -%}
+                {{ return(at) }}
             {%- endif -%}
         {%- endfor -%}
     {%- endfor -%}
     {{ return(at) }}
+{%- endmacro %}
+
+
+{#- The newest commits of a table, the last one first: version, operation and userMetadata. -#}
+{% macro _newest_commits(relation, limit=none) -%}
+    {{ return(adapter.dispatch("newest_commits", "cdc")(relation, limit)) }}
+{%- endmacro %}
+
+
+{% macro default__newest_commits(relation, limit) -%}
+    {{ return(run_query("describe history " ~ relation ~ (" limit " ~ limit if limit else "")).rows) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__newest_commits(relation, limit) -%}
+    {%- set commits = adapter.newest_commits(relation | string, limit) if limit else none -%}
+    {{ return(cdc.default__newest_commits(relation, limit) if commits is none else commits) }}
 {%- endmacro %}
 
 
@@ -37,7 +56,7 @@
 -#}
 {% macro _writes_since(relation, version) -%}
     {%- set writes = [] -%}
-    {%- set commits = run_query("describe history " ~ relation ~ " limit 10") -%}
+    {%- set commits = cdc._newest_commits(relation, 10) -%}
     {%- for commit in commits if commit["version"] > version -%}
         {%- if commit["operation"] not in ["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"] -%}
             {%- do writes.append(commit["version"]) -%}
@@ -63,14 +82,24 @@
 
 {#- The newest version of a table. -#}
 {% macro _table_version(relation) -%}
-    {{ return(run_query("describe history " ~ relation ~ " limit 1")[0]["version"]) }}
+    {{ return(cdc._newest_commits(relation, 1)[0]["version"]) }}
 {%- endmacro %}
 
 
 {#- Folder and size of a table, for a run that writes it: its log's state is read then in any case. -#}
 {% macro _table_detail(relation) -%}
-    {%- set detail = run_query("describe detail " ~ relation)[0] -%}
+    {%- set detail = adapter.dispatch("delta_detail", "cdc")(relation) -%}
     {{ return({"location": detail["location"], "large": detail["sizeInBytes"] > cdc._large_bytes()}) }}
+{%- endmacro %}
+
+
+{% macro default__delta_detail(relation) -%}
+    {{ return(run_query("describe detail " ~ relation)[0]) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__delta_detail(relation) -%}
+    {{ return(adapter.delta_detail(relation | string) or cdc.default__delta_detail(relation)) }}
 {%- endmacro %}
 
 

@@ -14,6 +14,8 @@ from dbt.adapters.sparkcdc.session import close_session, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import agate
     from dbt.adapters.spark import SparkColumn
     from pyspark.sql import SparkSession
@@ -25,11 +27,13 @@ class Handle:
     Attributes:
         spark: The session.
         columns: What `describe` has told of tables and views since the last other statement.
+        folders: Where Delta tables of this machine are; None for other tables.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.columns: dict[str, list[SparkColumn]] = {}
+        self.folders: dict[str, Path | None] = {}
 
     def cursor(self) -> Cursor:
         return Cursor(self.spark)

@@ -15,7 +15,8 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
-from dbt.adapters.sparkcdc.listing import list_tables
+from dbt.adapters.sparkcdc.delta_log import local_folder, newest_commits, table_bytes
+from dbt.adapters.sparkcdc.listing import list_tables, provider_of
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
 
@@ -43,6 +44,8 @@ RUNS_SPARK = frozenset(
 # Those of them that run a few statements.
 LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
 SEED_VIEW = "__dbt_seed"
+# Settings that Delta changes in a session which it writes in.
+SET_BY_DELTA = "spark.sql.parquet.fieldId."
 
 
 @dataclass
@@ -107,6 +110,89 @@ class SparkCdcAdapter(SparkAdapter):
         rows = [tuple(None if v is None else str(v) for v in row) for row in agate_table.rows]
         spark.createDataFrame(rows, schema).createOrReplaceTempView(SEED_VIEW)
         return SEED_VIEW
+
+    @available.parse_none
+    def newest_commits(self, table: str, limit: int) -> list[dict[str, Any]] | None:
+        """Reads a Delta table's newest commits without a Spark job.
+
+        Args:
+            table: Its name in SQL.
+            limit: How many at most.
+
+        Returns:
+            See `delta_log.newest_commits`; None also where the table is on no disk of this machine.
+        """
+        folder = self._delta_folder(table)
+        return None if folder is None else newest_commits(folder, limit)
+
+    @available.parse_none
+    def delta_detail(self, table: str) -> dict[str, Any] | None:
+        """Returns `location` and `sizeInBytes` of a Delta table without a Spark job.
+
+        Args:
+            table: Its name in SQL.
+
+        Returns:
+            None where Spark must be asked.
+        """
+        folder = self._delta_folder(table)
+        commits = None if folder is None else newest_commits(folder, 1)
+        if folder is None or not commits:
+            return None
+        size = table_bytes(folder, commits[0]["version"])
+        return None if size is None else {"location": f"file:{folder}", "sizeInBytes": size}
+
+    @available.parse_none
+    def view_text(self, view: str) -> str | None:
+        """Returns the query that a view was made of.
+
+        Args:
+            view: Its name in SQL.
+
+        Returns:
+            None where there is no such view, or it was made under other settings than this
+            session's: a view keeps those it was made under, its time zone for one.
+        """
+        table = self._catalog_table(view)
+        if table is None or not table.viewText().isDefined():
+            return None
+        spark = self.connections.get_thread_connection().handle.spark
+        converters = getattr(spark._jvm, "scala.jdk.javaapi.CollectionConverters")
+        kept = converters.asJava(table.viewSQLConfigs())
+        meaning = {
+            name: value
+            for name, value in kept.items()
+            if name.startswith("spark.sql.") and not name.startswith(SET_BY_DELTA)
+        }
+        if any(spark.conf.get(name, None) != value for name, value in meaning.items()):
+            return None
+        return str(table.viewText().get())
+
+    def _delta_folder(self, name: str) -> Path | None:
+        folders = self.connections.get_thread_connection().handle.folders
+        if name not in folders:
+            table = self._catalog_table(name)
+            is_delta = table is not None and provider_of(table) == "delta"
+            location = table.storage().locationUri() if is_delta else None
+            folders[name] = (
+                local_folder(location.get().toString())
+                if location and location.isDefined()
+                else None
+            )
+        return folders[name]
+
+    def _catalog_table(self, name: str) -> Any:
+        """What the session's own catalog tells of a table or view, without reading it."""
+        from pyspark.errors import PySparkException
+
+        spark = self.connections.get_thread_connection().handle.spark
+        if not hasattr(spark, "_jsparkSession"):
+            return None
+        state = spark._jsparkSession.sessionState()
+        try:
+            return state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(name))
+        except PySparkException:  # none of this name, or in another catalog
+            return None
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[SparkColumn]:
         # A materialization asks for the same columns up to six times in a row.

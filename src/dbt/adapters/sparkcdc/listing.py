@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -43,15 +43,20 @@ def list_tables(spark: SparkSession, schema: str) -> list[Listed]:
     except Py4JJavaError as exc:
         raise DbtRuntimeError(f"Schema {schema} cannot be listed: {exc.java_exception}") from exc
     return [
-        Listed(table.identifier().table(), table.tableType().name() == "VIEW", _provider(table))
+        Listed(table.identifier().table(), table.tableType().name() == "VIEW", provider_of(table))
         for table in tables
     ]
 
 
-def _provider(table: object) -> str:
+def provider_of(table: Any) -> str:
+    """Returns the format of a table of Spark's catalog, in lower case; of a view, nothing.
+
+    Args:
+        table: Java's `CatalogTable`.
+    """
     # Under a Hive catalog Iceberg's tables read `hive`.
-    kind = table.properties().get("table_type")  # type: ignore[attr-defined]
+    kind = table.properties().get("table_type")
     if kind.isDefined() and kind.get().lower() == "iceberg":
         return "iceberg"
-    provider = table.provider()  # type: ignore[attr-defined]
-    return provider.get().lower() if provider.isDefined() else ""
+    provider = table.provider()
+    return str(provider.get()).lower() if provider.isDefined() else ""
