@@ -7,14 +7,23 @@
     {%- if should_full_refresh() or more | select | list -%}
         {{ return(false) }}
     {%- elif "macro.cdc.events" in model.depends_on.macros -%}
-        {#- A raw column more or less is seen by whoever reads the view: its own columns are the declared ones. -#}
-        {{ return(model.config.materialized == "view" and adapter.view_text(this | string) == model.compiled_code | trim) }}
-    {%- elif model.resource_type != "snapshot" or config.get("strategy") != "cdc.scd2" -%}
+        {%- if model.config.materialized == "view" and adapter.view_text(this | string) == model.compiled_code | trim -%}
+            {#- The types of its columns are those of the raw table, which has not changed if who reads the view has nothing new. -#}
+            {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
+                {%- if cdc._sees_the_same(reader) -%}{{ return(true) }}{%- endif -%}
+            {%- endfor -%}
+        {%- endif -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- set target = api.Relation.create(database=none, schema=model.schema, identifier=model.alias, type="table") -%}
-    {%- set sight = cdc._sight_of_events(model) -%}
-    {{ return(sight is not none and cdc._last_commit(target) is not none and cdc._read_stamp(target).get("sight") == sight) }}
+    {{ return(model.resource_type == "snapshot" and config.get("strategy") == "cdc.scd2" and cdc._sees_the_same(model)) }}
+{%- endmacro %}
+
+
+{#- Whether a table that reads events would be made of what its stamp says that it was made of. -#}
+{% macro _sees_the_same(node) -%}
+    {%- set target = api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table") -%}
+    {%- set sight = cdc._sight_of_events(node) if cdc._last_commit(target) is not none else none -%}
+    {{ return(sight is not none and cdc._read_stamp(target).get("sight") == sight) }}
 {%- endmacro %}
 
 
@@ -43,7 +52,8 @@
     {%- if none in commits -%}
         {{ return(none) }}
     {%- endif -%}
-    {{ return(local_md5([node.config | string, cdc._upstream_declaration(node) | string, commits] | string)) }}
+    {%- set config = graph.nodes[node.unique_id].config | string -%}
+    {{ return(local_md5([config, cdc._upstream_declaration(node) | string, commits] | string)) }}
 {%- endmacro %}
 
 

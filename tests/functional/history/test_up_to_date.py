@@ -87,11 +87,11 @@ class TestUpToDate:
 
         # A commit that brings no row is looked at, and no table is written.
         project.run_sql(f"optimize {raw}")
-        assert self.build() == {"items_history"}
+        assert self.build() == {"stg_items", "stg_alone", "items_history"}
         assert self.versions(project) == before
 
         append(spark, raw, [(3, "I", 2, "z", None, 2)], COLUMNS)
-        assert self.build() == {"items_history"}
+        assert self.build() == {"stg_items", "stg_alone", "items_history"}
         self.check(project, (1, "x"), (2, "y"), (3, "z"))
         assert self.build() == set()
 
@@ -99,6 +99,7 @@ class TestUpToDate:
         self.another_declaration_is_something_new(project)
         self.restored_tables_are_mended(project)
         self.hooks_run(project)
+        self.another_type_of_the_sequence_is_refused(project)
 
     def another_time_zone_is_another_view(self, project: Any) -> None:
         view = f"{project.test_schema}.stg_items"
@@ -129,3 +130,17 @@ class TestUpToDate:
         write_file(text.replace("HOOK", hook), project.project_root, "models", "stg_items.sql")
         assert self.build() == {"stg_items"}
         assert rows(project, "select a from {s}.hooked") == [(1,)]
+
+    def another_type_of_the_sequence_is_refused(self, project: Any) -> None:
+        """The view's own type is no longer that of the raw table."""
+        raw = f"{project.test_schema}.changes"
+        text = "{{ cdc.events(source('app', 'items')) }}"
+        write_file(text, project.project_root, "models", "stg_items.sql")
+        self.build()
+        project.run_sql(
+            f"create or replace table {raw} using delta as"
+            f" select * except (seq), cast(seq as bigint) as seq from {raw}"
+        )
+        results = run_dbt(["build"], expect_pass=False)
+        (message,) = [r.message for r in results if r.node.name == "items_history"]
+        assert "cdc.sequence `int`, it is now declared as `bigint`" in message
