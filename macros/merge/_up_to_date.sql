@@ -8,7 +8,7 @@
         {{ return(false) }}
     {%- elif "macro.cdc.events" in model.depends_on.macros -%}
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == model.compiled_code | trim -%}
-            {#- The types of its columns are those of the raw table, which has not changed if who reads the view has nothing new. -#}
+            {#- Its types are those of the raw table, which has not changed if who reads the view has nothing new. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
                 {%- if cdc._sees_the_same(reader) -%}{{ return(true) }}{%- endif -%}
             {%- endfor -%}
