@@ -52,7 +52,7 @@
     {%- if none in commits -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set config = graph.nodes[node.unique_id].config | string -%}
+    {%- set config = (graph.nodes.get(node.unique_id) or node).config | string -%}
     {{ return(local_md5([config, cdc._upstream_declaration(node) | string, commits] | string)) }}
 {%- endmacro %}
 
