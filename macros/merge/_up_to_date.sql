@@ -7,7 +7,9 @@
     {%- if should_full_refresh() or more | select | list -%}
         {{ return(false) }}
     {%- elif "macro.cdc.events" in model.depends_on.macros -%}
-        {%- if model.config.materialized == "view" and adapter.view_text(this | string) == model.compiled_code | trim -%}
+        {#- Spark keeps no comments before the query. -#}
+        {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
+        {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
             {#- Its types are those of the raw table, which has not changed if who reads the view has nothing new. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
                 {%- if cdc._sees_the_same(reader) -%}{{ return(true) }}{%- endif -%}

@@ -52,7 +52,7 @@ class TestUpToDate:
     def models(self) -> dict[str, str]:
         return {
             "sources.yml": SOURCES.format(more=""),
-            "stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
+            "stg_items.sql": "-- What came.\n{{ cdc.events(source('app', 'items')) }}\n",
             "stg_alone.sql": "{{ cdc.events(source('app', 'alone')) }}",
             "items_final.sql": FINAL.format(read="items_history"),
             "alone_final.sql": FINAL.format(read="stg_alone"),
