@@ -255,8 +255,8 @@ def main() -> None:
         spark = open_session(settings)
         spark.conf.set("spark.sql.shuffle.partitions", "8" if FULL else "4")
         # Java compiles what runs often, meanwhile.
-        for work in (resolve(in_canonical_form(chains(spark, 100_000, 3))) for _ in range(3)):
-            work.count()
+        for _ in range(3):
+            resolve(in_canonical_form(chains(spark, 100_000, 3))).count()
         for length in LENGTHS:
             compare(spark, folder, EVENTS, length, ours_only=False)
         if FULL:

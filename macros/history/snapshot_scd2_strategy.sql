@@ -55,8 +55,9 @@
 
 
 {#-
-    From where to where a run reads, and its stamp, which keeps the `sight` that was had of the events before. What an `arrival_overlap` covers is read again where a row has come into it since.
-    Refuses bad events, and batches out of order, where that is declared.
+    From where to where a run reads, and its stamp, which keeps the `sight` that was had of the events before. What an
+    `arrival_overlap` covers is read again where a row has come into it since. Refuses bad events, and batches out of order, where
+    that is declared.
 -#}
 {% macro _find_position(t, events_sql, stamp, sight) -%}
     {%- set d = none if t.follows else t.declaration -%}

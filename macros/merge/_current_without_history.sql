@@ -8,7 +8,7 @@
     {%- set updates = runs and is_incremental() -%}
     {%- set source_sql = "select * from " ~ events -%}
     {%- set sight = cdc._sight_of_events(model) if runs else none -%}
-    {%- if updates and sight is not none and cdc._read_stamp(this).get("sight") == sight -%}
+    {%- if updates and cdc._is_stamped(this, sight) -%}
         {{ return(cdc._nothing_new_rows()) }}
     {%- endif -%}
     {%- set t = cdc._history_traits(model, source_sql) -%}

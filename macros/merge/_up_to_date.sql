@@ -24,8 +24,13 @@
 {#- Whether a table that reads events would be made of what its stamp says that it was made of. -#}
 {% macro _sees_the_same(node) -%}
     {%- set target = api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table") -%}
-    {%- set sight = cdc._sight_of_events(node) if cdc._last_commit(target) is not none else none -%}
-    {{ return(sight is not none and cdc._read_stamp(target).get("sight") == sight) }}
+    {{ return(cdc._last_commit(target) is not none and cdc._is_stamped(target, cdc._sight_of_events(node))) }}
+{%- endmacro %}
+
+
+{#- Whether a table was made of this sight. -#}
+{% macro _is_stamped(relation, sight) -%}
+    {{ return(sight is not none and cdc._read_stamp(relation).get("sight") == sight) }}
 {%- endmacro %}
 
 

@@ -17,7 +17,7 @@
     {%- set seen = {"read": none, "now": none, "id": none, "columns": none} -%}
     {%- set columns = {} -%}
     {%- set sight = cdc._sight(model, [cdc._last_commit(history)]) if runs else none -%}
-    {%- if updates and sight is not none and cdc._read_stamp(this).get("sight") == sight -%}
+    {%- if updates and cdc._is_stamped(this, sight) -%}
         {{ return(cdc._nothing_new_rows()) }}
     {%- elif runs -%}
         {%- do seen.update({

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+# A final table with the key `id`; `read` is its history or, without one, its staging model.
+FINAL = """
+{{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}}}
+{{{{ cdc.current(ref('{read}')) }}}}
+"""
+
 
 def rows(project: Any, query: str) -> list[tuple[Any, ...]]:
     """Rows of a query; `{s}` in it is the project's schema."""

@@ -8,6 +8,8 @@ import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
 
+from tests.functional.history.tables import FINAL
+
 SOURCES = """
 version: 2
 sources:
@@ -52,11 +54,6 @@ snapshots:
     config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
 """
 
-FINAL = """
-{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}
-{{ cdc.current(ref('orders_history')) }}
-"""
-
 
 class TestBadInput:
     @pytest.fixture(scope="class")
@@ -69,7 +66,7 @@ class TestBadInput:
             "sources.yml": SOURCES,
             "stg_orders.sql": "{{ cdc.events(source('app', 'orders')) }}",
             "orders_quarantine.sql": "{{ cdc.quarantine(source('app', 'orders')) }}",
-            "orders_final.sql": FINAL,
+            "orders_final.sql": FINAL.format(read="orders_history"),
         }
 
     @pytest.fixture(scope="class")

@@ -8,7 +8,7 @@ import pytest
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
-from tests.functional.history.tables import rows
+from tests.functional.history.tables import FINAL, rows
 
 SOURCES = """
 version: 2
@@ -43,11 +43,6 @@ snapshots:
     config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
 """
 
-FINAL = """
-{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}
-{{ cdc.current(ref('items_history')) }}
-"""
-
 AUDIT = "{{ cdc.audit(ref('items_history'), ref('items_final')) }}"
 
 LEDGER = (
@@ -73,7 +68,7 @@ class TestOperations:
         return {
             "sources.yml": SOURCES.replace("TYPE", "tinyint"),
             "stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
-            "items_final.sql": FINAL,
+            "items_final.sql": FINAL.format(read="items_history"),
             "items_audit.sql": AUDIT,
         }
 

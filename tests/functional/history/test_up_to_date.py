@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, write_file
 
-from tests.functional.history.tables import append, rows
+from tests.functional.history.tables import FINAL, append, rows
 
 SOURCES = """
 version: 2
@@ -36,11 +36,6 @@ snapshots:
   - name: items_history
     relation: ref('stg_items')
     config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
-"""
-
-FINAL = """
-{{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}}}
-{{{{ cdc.current(ref('{read}')) }}}}
 """
 
 COLUMNS = "id int, op string, seq int, a string, b string, batch int"
