@@ -26,6 +26,9 @@ def test_defaults_fit_a_small_machine(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found["spark.sql.session.timeZone"] == "UTC"
     assert found["spark.sql.warehouse.dir"] == str(tmp_path / "warehouse")
     assert found["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar"
+    # Java's own limit of bytes in a method, and what is longer all the same is compiled, too.
+    assert found["spark.sql.codegen.hugeMethodLimit"] == "8000"
+    assert "-XX:-DontCompileHugeMethods" in found["spark.driver.extraJavaOptions"].split()
 
 
 def test_the_profile_wins(tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ def launch_settings(
         # Lists are aggregated in a hash table, and beyond 128 groups by sorting, twice. Our rows
         # come sorted already.
         "spark.sql.execution.useObjectHashAggregateExec": "false",
+        # Spark makes one method of all columns, up to 65,535 bytes by default. Beyond this limit
+        # it makes small ones, which Java compiles and does not interpret.
+        "spark.sql.codegen.hugeMethodLimit": "8000",
     }
     if parameters.get("spark.master", "local").startswith("local"):
         # A laptop's host name may not resolve; nobody else has to reach a local driver.
@@ -85,6 +88,7 @@ def launch_settings(
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f'-Dderby.stream.error.file="{spark_log.with_name("derby.log")}"',
         "-XX:-UsePerfData",
+        "-XX:-DontCompileHugeMethods",
         *java_options,
     ]
     _extend(settings, "spark.driver.extraJavaOptions", options, " ")
