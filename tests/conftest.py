@@ -19,6 +19,9 @@ SMALL = {
     "spark.sql.adaptive.enabled": False,
 }
 
+# The second table format that raw events come in.
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+
 # pandas on Spark warns where it is not set before it is loaded.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
@@ -38,6 +41,12 @@ def credentials(warehouse: Path) -> SparkCdcCredentials:
         schema="default",
         warehouse=str(warehouse),
         spark_log=str(warehouse.with_name("spark.log")),
+        server_side_parameters={
+            "spark.jars.packages": ICEBERG,
+            "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.ice.type": "hadoop",
+            "spark.sql.catalog.ice.warehouse": str(warehouse.with_name("iceberg")),
+        },
     )
 
 
@@ -49,7 +58,7 @@ def dbt_profile_target(credentials: SparkCdcCredentials) -> dict[str, Any]:
         "threads": 2,
         "warehouse": credentials.warehouse,
         "spark_log": credentials.spark_log,
-        "server_side_parameters": SMALL,
+        "server_side_parameters": {**credentials.server_side_parameters, **SMALL},
     }
 
 

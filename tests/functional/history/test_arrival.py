@@ -1,4 +1,4 @@
-"""A raw table that is a folder of Parquet files, which knows no arrival but the time of a file."""
+"""Raw tables that know their arrival by themselves: by the time of a file, or by its commit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
+
+from tests.functional.history.tables import FINAL, rows
 
 HOUR = 3600
 NOW = 1_790_000_000
@@ -46,13 +48,10 @@ snapshots:
     config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
 """
 
-FINAL = """
-{{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}}}
-{{{{ cdc.current(ref('{read}')) }}}}
-"""
-
 
 class TestFolderOfFiles:
+    """A history with its final table, and a final table alone, of one raw table."""
+
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         return {
@@ -67,30 +66,29 @@ class TestFolderOfFiles:
     def snapshots(self) -> dict[str, str]:
         return {"histories.yml": SNAPSHOTS}
 
-    def put(self, project: Any, folder: Path, rows: str, age: int) -> None:
-        """Writes one file whose time is so many seconds past."""
-        there = set(folder.glob("*.parquet"))
-        project.run_sql(
-            f"insert into {project.test_schema}.changes select /*+ coalesce(1) */ * from values"
-            f" {rows} as changes (id, op, a, seq)"
-        )
-        (new,) = set(folder.glob("*.parquet")) - there
-        os.utime(new, (NOW - age, NOW - age))
-
-    def check(self, project: Any, expected: list[tuple[int, str, int]]) -> None:
+    def check(self, project: Any, *expected: tuple[int, str, int]) -> None:
         for table in ["changes_final", "alone_final where _cdc_deleted_at is null"]:
-            query = f"select id, a, _cdc_seq from {project.test_schema}.{table} order by id"
-            assert [tuple(row) for row in project.run_sql(query, fetch="all")] == expected, table
+            found = rows(project, f"select id, a, _cdc_seq from {{s}}.{table} order by id")
+            assert found == list(expected), table
 
     def versions(self, project: Any) -> list[int]:
         tables = ["changes_history", "changes_final", "alone_final"]
-        asked = [f"describe history {project.test_schema}.{table} limit 1" for table in tables]
-        return [project.run_sql(sql, fetch="one")[0] for sql in asked]
+        return [rows(project, f"describe history {{s}}.{name} limit 1")[0][0] for name in tables]
 
     def check_no_write(self, project: Any) -> None:
         before = self.versions(project)
         run_dbt(["build"])
         assert self.versions(project) == before
+
+    def put(self, project: Any, folder: Path, values: str, age: int) -> None:
+        """Writes one file whose time is so many seconds past."""
+        there = set(folder.glob("*.parquet"))
+        project.run_sql(
+            f"insert into {project.test_schema}.changes select /*+ coalesce(1) */ * from values"
+            f" {values} as changes (id, op, a, seq)"
+        )
+        (new,) = set(folder.glob("*.parquet")) - there
+        os.utime(new, (NOW - age, NOW - age))
 
     @pytest.mark.usefixtures("package")
     def test_a_file_whose_time_is_past_when_it_appears(self, project: Any, tmp_path: Path) -> None:
@@ -100,21 +98,21 @@ class TestFolderOfFiles:
         )
         self.put(project, tmp_path, "(1, 'I', 'one', 1), (2, 'I', 'two', 2)", 0)
         run_dbt(["build"])
-        self.check(project, [(1, "one", 1), (2, "two", 2)])
+        self.check(project, (1, "one", 1), (2, "two", 2))
 
         self.put(project, tmp_path, "(1, 'U', 'new', 3), (2, 'D', null, 4)", HOUR // 2)
         run_dbt(["build"])
-        self.check(project, [(1, "new", 3)])
+        self.check(project, (1, "new", 3))
         self.check_no_write(project)
 
         self.put(project, tmp_path, "(3, 'I', 'three', 5)", -HOUR)
         run_dbt(["build"])
-        self.check(project, [(1, "new", 3), (3, "three", 5)])
+        self.check(project, (1, "new", 3), (3, "three", 5))
         self.check_no_write(project)
 
         project.run_sql(f"delete from {project.test_schema}.changes_history where id = 3")
         run_dbt(["build", "--full-refresh"])
-        self.check(project, [(1, "new", 3), (3, "three", 5)])
+        self.check(project, (1, "new", 3), (3, "three", 5))
 
     @pytest.mark.usefixtures("package")
     @pytest.mark.parametrize("overlap", ["an hour", -1, 1.5])
@@ -124,3 +122,84 @@ class TestFolderOfFiles:
             DbtRuntimeError, match=f"`arrival_overlap` is `{overlap}`. It is a whole"
         ):
             run_dbt(["compile"])
+
+
+COMMITS = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    config: {meta: {cdc: &cdc {
+      format: flagged, keys: [id], sequence_by: seq, operation: op, history: false,
+      arrival: _metadata.row_commit_version}}}
+    tables:
+      - name: tracked
+        columns: &columns
+          - {name: id, data_type: int}
+          - {name: a, data_type: string}
+  - name: lake
+    schema: ice.raw
+    config: {meta: {cdc: {<<: *cdc, arrival: "coalesce(_last_updated_sequence_number, 0)"}}}
+    tables: [{name: iced, columns: *columns}]
+"""
+
+
+class TestCommits:
+    """Each commit is an arrival, which rows keep when their file is written anew."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "sources.yml": COMMITS,
+            "stg_tracked.sql": "{{ cdc.events(source('app', 'tracked')) }}",
+            "stg_iced.sql": "{{ cdc.events(source('lake', 'iced')) }}",
+            "tracked_final.sql": FINAL.format(read="stg_tracked"),
+            "iced_final.sql": FINAL.format(read="stg_iced"),
+        }
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
+        return {**project_config_update, "on-run-end": ["{{ cdc.record_run(results) }}"]}
+
+    def put(self, project: Any, *commits: str) -> None:
+        for values in commits:
+            for table in (f"{project.test_schema}.tracked", "ice.raw.iced"):
+                project.run_sql(f"insert into {table} values {values}")
+        run_dbt(["build"])
+
+    def check(self, project: Any, *expected: tuple[int, str, int]) -> None:
+        for table in ("tracked_final", "iced_final"):
+            query = f"select id, a, _cdc_seq from {{s}}.{table} where _cdc_deleted_at is null"
+            assert rows(project, f"{query} order by id") == list(expected), table
+
+    @pytest.mark.usefixtures("package")
+    def test_only_new_commits_are_read(self, project: Any) -> None:
+        columns = "(id int, op string, a string, seq int)"
+        project.run_sql(
+            f"create table {project.test_schema}.tracked {columns} using delta"
+            " tblproperties ('delta.enableRowTracking' = 'true')"
+        )
+        project.run_sql(
+            f"create table ice.raw.iced {columns} using iceberg"
+            " tblproperties ('format-version' = '3')"
+        )
+        self.put(project, "(1, 'I', 'one', 1), (2, 'I', 'two', 2)")
+        self.check(project, (1, "one", 1), (2, "two", 2))
+        self.put(project, "(1, 'U', 'new', 4)", "(2, 'D', null, 3)")
+        self.check(project, (1, "new", 4))
+
+        project.run_sql(f"optimize {project.test_schema}.tracked")
+        project.run_sql(
+            "call ice.system.rewrite_data_files("
+            "table => 'raw.iced', options => map('rewrite-all', 'true'))"
+        )
+        self.put(project, "(3, 'I', 'three', 5)")
+        self.check(project, (1, "new", 4), (3, "three", 5))
+        for node in ("tracked_final", "iced_final"):
+            runs = rows(
+                project,
+                "select events_read, events_duplicate, watermark_before, watermark_after"
+                f" from {{s}}.cdc_runs where node = '{node}' order by run_started_at",
+            )
+            assert [run[:2] for run in runs] == [(2, None), (2, 0), (1, 0)], node
+            assert [run[2] for run in runs[1:]] == [run[3] for run in runs[:-1]], node
