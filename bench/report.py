@@ -81,7 +81,7 @@ def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any
     lines += _table(plain, details)
     lines += ["", "## Ratios and goals", "", "| workload | ours to peer | ratio | goal | met |"]
     lines += ["|---|---|---|---|---|", *_goals(seconds)]
-    lines += ["", *_flatness(seconds)]
+    lines += ["", *_flatness(seconds), *_files(details)]
     lines += ["", "## Decoding", "", *_decoding(details, seconds)]
     return "\n".join(lines) + "\n"
 
@@ -127,6 +127,17 @@ def _flatness(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:
         ]
         goal = "" if workload == "W5" else " The goal is 1.5."
         yield f"- With {growing} ({names[-1]} against {names[0]}): {', '.join(ratios)}.{goal}"
+
+
+def _files(details: Mapping[str, Any]) -> Iterable[str]:
+    """In how many files tables lie while batch after batch is merged into them."""
+    for workload, row in details.items():
+        for system, detail in row.items():
+            if counts := [count for count in detail.get("files", []) if count]:
+                yield (
+                    f"- {workload}: the tables of {system} lay in {counts[0]} files after the first"
+                    f" batch, in {max(counts)} at most, and in {counts[-1]} after the last."
+                )
 
 
 def _decoding(

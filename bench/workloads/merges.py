@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench import data
@@ -139,6 +139,7 @@ def _phase(
     repeats: int,
     results: Results,
     warm_up: int = WARM_UP,
+    after: Callable[[System], None] = lambda system: None,
 ) -> dict[str, list[Timing]]:
     """Applies batches in all systems in turn, another one first each time."""
     timings: dict[str, list[Timing]] = {system.name: [] for system in systems}
@@ -156,6 +157,7 @@ def _phase(
                 for name in names:
                     results.fail(name, system.name, exc)
                 continue
+            after(system)
             if number >= warm_up:
                 timings[system.name].append(timing)
             profiles[system.name] = {
@@ -186,6 +188,12 @@ def _metrics(workshop: Workshop, table: Table, system: System) -> dict[str, dict
     return found
 
 
+def _files(workshop: Workshop, table: Table, system: System) -> int:
+    """In how many files a system's Delta tables lie."""
+    details = [workshop.spark.sql(f"describe detail {name}") for name in system.delta_tables(table)]
+    return sum(row["numFiles"] for detail in details for row in detail.collect())
+
+
 def _judge(
     workshop: Workshop,
     table: Table,
@@ -212,8 +220,18 @@ def _age(workshop: Workshop, scale: Scale, results: Results) -> None:
     ]
     _load(workshop, scale, table, systems, None)
     changes = Changes(scale.changes, NEWEST, recent=True)
-    quiet = Results()
-    timings = _phase(workshop, table, systems, [], changes, scale.age_batches, quiet, warm_up=2)
+    files: dict[str, list[int]] = {system.name: [] for system in systems}
+    timings = _phase(
+        workshop,
+        table,
+        systems,
+        [],
+        changes,
+        scale.age_batches,
+        Results(),
+        warm_up=2,
+        after=lambda system: files[system.name].append(_files(workshop, table, system)),
+    )
     ends = min(ENDS, max(1, scale.age_batches // 2))
     names = [f"W6 batches 1 to {ends}", f"W6 last {ends} of {scale.age_batches} batches"]
     for system in systems:
@@ -224,6 +242,7 @@ def _age(workshop: Workshop, scale: Scale, results: Results) -> None:
             system.name,
             measured[-ends:],
             curve=[round(timing.seconds, 3) for timing in measured],
+            files=files[system.name],
             slope=round(
                 statistics.median(t.seconds for t in measured[-ends:])
                 / statistics.median(t.seconds for t in measured[:ends]),

@@ -123,6 +123,7 @@
       table        carries the name of the table
       changed_before   the before image holds the changed columns only
       absent       what a column means that an image does not hold: no value given, or null
+      null_before  `absent` where a NULL in the before image is no value: images of key or index columns leave the others NULL
       bytes        how text holds bytes
 -#}
 {% macro _formats() -%}
@@ -130,7 +131,7 @@
         "change_event": {"sequence": true, "operation": true, "bytes": "hex"},
         "flagged": {"columns": true},
         "debezium": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
-            "bytes": "base64"},
+            "null_before": "absent", "bytes": "base64"},
         "wal2json_v1": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
             "bytes": "hex"},
         "wal2json_v2": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,

@@ -12,11 +12,14 @@
     {%- elif type == "binary" -%}
         {{ return(cdc._bytes(text, encoding or d.traits.bytes or "hex")) }}
     {%- elif cdc._decimal_digits(type) -%}
-        {%- if cdc._keeps_tokens(d, type) or encoding == "base64" -%}
-            {{ return("get(transform(array(" ~ cdc._number_text(d, text, type, name) ~ "), number -> "
-                ~ cdc._exact_decimal("number", type) ~ "), 0)") }}
+        {%- set plain = cdc._exact_decimal(text, type) -%}
+        {%- if not cdc._keeps_tokens(d, type) and encoding != "base64" -%}
+            {{ return(plain) }}
         {%- endif -%}
-        {{ return(cdc._exact_decimal(text, type)) }}
+        {%- set written = "get(transform(array(" ~ cdc._number_text(d, text, type, name) ~ "), number -> "
+            ~ cdc._exact_decimal("number", type) ~ "), 0)" -%}
+        {#- Spark interprets lambdas: a number that stands there as one needs none. -#}
+        {{ return(written if encoding else "case when left(" ~ text ~ ", 1) in ('\"', '{') then " ~ written ~ " else " ~ plain ~ " end") }}
     {%- elif type == "date" or type.startswith("timestamp") -%}
         {{ return(cdc._moment(d, text, type, name)) }}
     {%- elif type in ["float", "real", "double"] -%}

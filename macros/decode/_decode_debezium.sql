@@ -41,21 +41,12 @@ select
         when {{ op }} = 't' then 'T'
         when {{ op }} = 'm' or _payload is null or {{ cdc._debezium_control() }} then 'M'
     end as _cdc_operation,
-    if(
-        _may_be_unavailable,
-        map_filter(_event.after, (name, value) -> not {{ cdc._is_unavailable(d, "value") }}),
-        _event.after
-    ) as _cdc_image,
+    {{ cdc._available(d, "_event.after") | indent(4) }} as _cdc_image,
     case
-        {#- Of an update, only what is there: an image of key or index columns leaves the others NULL. -#}
         {%- if d.old_key %}
         when {{ op }} in ('c', 'r') then {{ cdc._debezium_key(d.old_key) }}
         {%- endif %}
-        when {{ op }} = 'u' then map_filter(
-            _event.before,
-            (name, value) -> not coalesce(is_variant_null(value), true)
-                and not (_may_be_unavailable and {{ cdc._is_unavailable(d, "value") }})
-        )
+        when {{ op }} = 'u' then {{ cdc._available(d, "_event.before") | indent(8) }}
         {%- if d.message_key %}
         when {{ op }} = 'd' and _event.before is null then {{ cdc._debezium_key(d.message_key) }}
         {%- endif %}
@@ -197,6 +188,16 @@ from opened_messages
 {% macro _debezium_time() -%}
     {{ return("coalesce(" ~ cdc._instant("_event.source.ts_us", "epoch_micros") ~ ", "
         ~ cdc._instant("_event.source.ts_ms", "epoch_millis") ~ ")") }}
+{%- endmacro %}
+
+
+{#- An image without the values that were not logged. Spark interprets lambdas, so that no other event goes through this one. -#}
+{% macro _available(d, image) -%}
+    if(
+        _may_be_unavailable,
+        map_filter({{ image }}, (name, value) -> not {{ cdc._is_unavailable(d, "value") }}),
+        {{ image }}
+    )
 {%- endmacro %}
 
 

@@ -167,7 +167,11 @@ identified_events as (
     {%- endif -%}
     {%- set given = [] -%}
     {%- for known in cdc._names_of(d, name) -%}
-        {%- do given.append("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(known) ~ "), false)") -%}
+        {%- if d.traits.null_before == "absent" and image == "_cdc_before" -%}
+            {%- do given.append("(not coalesce(is_variant_null(" ~ image ~ "[" ~ cdc._literal(known) ~ "]), true))") -%}
+        {%- else -%}
+            {%- do given.append("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(known) ~ "), false)") -%}
+        {%- endif -%}
     {%- endfor -%}
     {{ return("(" ~ (given | join(" or ")) ~ ")" if given | length > 1 else given[0]) }}
 {%- endmacro %}

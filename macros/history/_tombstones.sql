@@ -35,7 +35,7 @@
     {%- if run_query("select count(*) from (" ~ past_ends ~ ") as past_ends").rows[0][0] == 0 -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- do run_query("create or replace table " ~ t.tombstones ~ " using delta as " ~ past_ends) -%}
+    {%- do run_query("create or replace table " ~ t.tombstones ~ " " ~ cdc._using_delta() ~ " as " ~ past_ends) -%}
     {{ return(true) }}
 {%- endmacro %}
 
@@ -43,8 +43,9 @@
 {#- Tombstones that this run found and that are not there yet. -#}
 {% macro _add_tombstones(t) -%}
     {%- set times = "_ts, " if t.time == "_ts" else "" -%}
+    {%- set create = "create or replace table " ~ t.tombstones ~ " " ~ cdc._using_delta() ~ " as" -%}
     {%- call statement("add_tombstones") -%}
-        {{ "insert into " ~ t.tombstones if t.has_tombstones else "create or replace table " ~ t.tombstones ~ " using delta as" }}
+        {{ "insert into " ~ t.tombstones if t.has_tombstones else create }}
         with ends as (
             select
                 {{ cdc._column_list(t.key_columns) }},

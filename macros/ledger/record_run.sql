@@ -35,7 +35,7 @@
                 {%- do counters.append(("" if "watermark" in counter else "events_") ~ counter ~ " bigint") -%}
             {%- endfor -%}
             {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, "
-                ~ "table_name string, node string, " ~ (counters | join(", ")) ~ ", seconds double) using delta") -%}
+                ~ "table_name string, node string, " ~ (counters | join(", ")) ~ ", seconds double) " ~ cdc._using_delta()) -%}
         {%- endif -%}
         {%- do run_query("insert into " ~ ledger ~ " values " ~ (rows | join(", "))) -%}
     {%- endif -%}

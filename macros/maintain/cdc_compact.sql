@@ -70,7 +70,7 @@
         {%- set has_tombstones = load_relation(t.tombstones) is not none -%}
         {%- do run_query("alter table " ~ t.target ~ " set tblproperties ('cdc.compacted' = 'true')") -%}
         {%- call statement("keep_ends") -%}
-            {{ "insert into " ~ t.tombstones if has_tombstones else "create table " ~ t.tombstones ~ " using delta as" }}
+            {{ "insert into " ~ t.tombstones if has_tombstones else "create table " ~ t.tombstones ~ " " ~ cdc._using_delta() ~ " as" }}
             {{ compacted }}
             select
                 {{ keys }},

@@ -1,11 +1,14 @@
-{#- dbt's hook for table properties: histories and final tables of this package keep a change feed, others are as they were. -#}
+{#-
+    dbt's hook for table properties: histories and final tables of this package keep a change feed and put their small files together,
+    others are as they were.
+-#}
 {% macro spark__tblproperties_clause() -%}
     {%- set properties = {} -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- do properties.update({"delta.enableChangeDataFeed": "true", "cdc.build": invocation_id}) -%}
+        {%- do properties.update(cdc._compacts_itself(), **{"delta.enableChangeDataFeed": "true", "cdc.build": invocation_id}) -%}
         {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros -%}
-        {%- do properties.update({"delta.enableChangeDataFeed": "true"}) -%}
+        {%- do properties.update(cdc._compacts_itself(), **{"delta.enableChangeDataFeed": "true"}) -%}
         {%- for id in model.depends_on.nodes if id.startswith("model.") -%}
             {%- set events_sql = "select * from " ~ graph.nodes[id].relation_name -%}
             {%- do properties.update(cdc._history_properties(cdc._history_traits(model, events_sql))) -%}

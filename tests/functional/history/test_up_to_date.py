@@ -44,6 +44,13 @@ TABLES = ("items_history", "items_final", "alone_final")
 
 class TestUpToDate:
     @pytest.fixture(scope="class")
+    def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
+        """Delta puts files together from two on, not from 50: a commit of its own after a merge."""
+        soon = {"spark.databricks.delta.autoCompact.minNumFiles": 2}
+        settings = dbt_profile_target["server_side_parameters"] | soon
+        return dbt_profile_target | {"server_side_parameters": settings}
+
+    @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         return {
             "sources.yml": SOURCES.format(more=""),
@@ -88,6 +95,10 @@ class TestUpToDate:
         append(spark, raw, [(3, "I", 2, "z", None, 2)], COLUMNS)
         assert self.build() == {"stg_items", "stg_alone", "items_history"}
         self.check(project, (1, "x"), (2, "y"), (3, "z"))
+        for table in TABLES:
+            operations = rows(project, f"describe history {{s}}.{table} limit 2")
+            assert [row[4] for row in operations] == ["OPTIMIZE", "MERGE"], table
+            assert rows(project, f"describe detail {{s}}.{table}")[0][9] == 1, table
         assert self.build() == set()
 
         self.another_time_zone_is_another_view(project)
