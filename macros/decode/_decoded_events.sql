@@ -168,7 +168,8 @@ identified_events as (
     {%- set given = [] -%}
     {%- for known in cdc._names_of(d, name) -%}
         {%- if d.traits.null_before == "absent" and image == "_cdc_before" -%}
-            {%- do given.append("(not coalesce(is_variant_null(" ~ image ~ "[" ~ cdc._literal(known) ~ "]), true))") -%}
+            {%- set value = image ~ "[" ~ cdc._literal(known) ~ "]" -%}
+            {%- do given.append("(" ~ value ~ " is not null and not is_variant_null(" ~ value ~ "))") -%}
         {%- else -%}
             {%- do given.append("coalesce(map_contains_key(" ~ image ~ ", " ~ cdc._literal(known) ~ "), false)") -%}
         {%- endif -%}
