@@ -63,9 +63,12 @@ def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any
     versions = ", ".join(f"{name} {number}" for name, number in metadata["versions"].items())
     peaks = ", ".join(f"{name} {mib:,} MiB" for name, mib in metadata["peak_mib"].items())
     rows = metadata["sizes"]["sizes"][-1]
+    scale = metadata["scale"]
+    if changed := metadata["changed"]:
+        scale += f", but {', '.join(changed)}"
     lines = [
         INTRODUCTION.read_text(encoding="utf-8"),
-        f"This run: scale {metadata['scale']}, {metadata['date']}, {metadata['cores']} cores,"
+        f"This run: scale {scale}; {metadata['date']}, {metadata['cores']} cores,"
         f" {metadata['memory_gib']} GiB, {versions}.",
         f"It took {metadata['seconds']} s. Peak memory of dbt, Java and all else: {peaks}.",
         "",

@@ -6,5 +6,5 @@
 
 {#- The same for tables that no model of dbt's makes. -#}
 {% macro _using_delta() -%}
-    using delta tblproperties ('delta.autoOptimize.autoCompact' = 'true')
+    {{ return("using delta " ~ cdc._tblproperties(cdc._compacts_itself())) }}
 {%- endmacro %}

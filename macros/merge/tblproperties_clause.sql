@@ -4,11 +4,13 @@
 -#}
 {% macro spark__tblproperties_clause() -%}
     {%- set properties = {} -%}
+    {%- set kept = {"delta.enableChangeDataFeed": "true"} -%}
+    {%- do kept.update(cdc._compacts_itself()) -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- do properties.update(cdc._compacts_itself(), **{"delta.enableChangeDataFeed": "true", "cdc.build": invocation_id}) -%}
+        {%- do properties.update(kept, **{"cdc.build": invocation_id}) -%}
         {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros -%}
-        {%- do properties.update(cdc._compacts_itself(), **{"delta.enableChangeDataFeed": "true"}) -%}
+        {%- do properties.update(kept) -%}
         {%- for id in model.depends_on.nodes if id.startswith("model.") -%}
             {%- set events_sql = "select * from " ~ graph.nodes[id].relation_name -%}
             {%- do properties.update(cdc._history_properties(cdc._history_traits(model, events_sql))) -%}
@@ -18,6 +20,11 @@
         {{ return(dbt.spark__tblproperties_clause()) }}
     {%- endif -%}
     {%- do properties.update(config.get("tblproperties") or {}) -%}
+    {{ return(cdc._tblproperties(properties)) }}
+{%- endmacro %}
+
+
+{% macro _tblproperties(properties) -%}
     {%- set pairs = [] -%}
     {%- for name, value in properties.items() -%}
         {%- do pairs.append(cdc._literal(name) ~ " = " ~ cdc._literal(value)) -%}
