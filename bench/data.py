@@ -131,8 +131,9 @@ def next_batch(spark: SparkSession, table: Table, changes: Changes, folder: Path
 def hard_batch(spark: SparkSession, table: Table, folder: Path) -> Path:
     """Writes the next batch of a stream as they come: late, doubled, many events of a key at once.
 
-    One event in five comes one or two batches late, one in seven comes again, and one in five is a
-    delete. The first batch inserts every key.
+    The first batch inserts every key. Later ones are two turns each, and a key changes in one turn
+    of three. One event in five comes one or two batches late, often as the only one of its key; one
+    in seven comes again, and one in five is a delete.
 
     Args:
         spark: A session.
@@ -146,6 +147,7 @@ def hard_batch(spark: SparkSession, table: Table, folder: Path) -> Path:
         spark.range(0, table.rows * (2 * HARD_BATCHES + 1))
         .selectExpr(f"id % {table.rows}L as id", f"id div {table.rows}L as turn")
         .selectExpr("*", "pmod(xxhash64(id, turn), 1000003) as value")
+        .where("turn = 0 or value % 3 = 0")
         .selectExpr(
             "id",
             "case when turn = 0 then 'I' when value % 10 in (2, 3) then 'D' else 'U' end as flag",
