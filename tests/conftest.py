@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc import jars
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.prepare import prepare
 from dbt.adapters.sparkcdc.session import close_session, open_session
 
 # As in profiles.yml: compiling a query would take longer than running it.
@@ -20,7 +22,7 @@ SMALL = {
 }
 
 # The second table format that raw events come in.
-ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+ICEBERG = {"spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"}
 
 # pandas on Spark warns where it is not set before it is loaded.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
@@ -35,14 +37,22 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def credentials(warehouse: Path) -> SparkCdcCredentials:
+def iceberg() -> Path:
+    """Iceberg's jar. On the class path it would keep Java from using the archive of classes."""
+    prepare(ICEBERG)
+    cached = jars.cached_jars(jars.packages(ICEBERG))
+    return next(jar for jar in cached if "iceberg" in jar.name)
+
+
+@pytest.fixture(scope="session")
+def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
     """What the profiles of all tests say."""
     return SparkCdcCredentials(
         schema="default",
         warehouse=str(warehouse),
         spark_log=str(warehouse.with_name("spark.log")),
         server_side_parameters={
-            "spark.jars.packages": ICEBERG,
+            "spark.jars": str(iceberg),
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
             "spark.sql.catalog.ice.warehouse": str(warehouse.with_name("iceberg")),
