@@ -32,6 +32,7 @@ def test_results_hold_medians_and_the_page_tells_ratios(tmp_path: Path) -> None:
     results.fail("W1", "delta_rs", ValueError("no such table"))
     metadata = {
         "scale": "small",
+        "changed": ["repeats=1"],
         "date": "2026-01-01",
         "seconds": 60,
         "cores": 2,
@@ -46,6 +47,7 @@ def test_results_hold_medians_and_the_page_tells_ratios(tmp_path: Path) -> None:
 
     page, plot = report.write(file, tmp_path)
     text = page.read_text()
+    assert "scale small, but repeats=1;" in text
     assert "| W1 | 2.00 | 8.00 | 4.00 ✗ | failed |" in text
     assert "| W1 | cdc / dbt_recipe | 0.25 | 0.15 | no |" in text
     assert "| W1 | cdc / duckdb | 0.50 | 1.00 | yes |" in text
