@@ -6,6 +6,7 @@ E2E := .venv-e2e
 E2E_INSTALLED := $(E2E)/.installed
 BENCH := .venv-bench
 SCALE ?= small
+TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
 SQL := $(wildcard models macros snapshots tests integration_tests)
 
 export DBT_PROFILES_DIR := $(CURDIR)
@@ -19,7 +20,7 @@ export DO_NOT_TRACK := 1
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
-	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; TESTS=files of them"
+	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n"
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=full takes hours, ONLY=W1 one of them"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect"
@@ -34,10 +35,10 @@ build: java $(INSTALLED)
 	@$(BIN)/python scripts/build.py
 
 test: spark
-	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+	@$(BIN)/python -m pytest $(TWO_PROCESSES)
 
 soak: spark
-	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak -n 2 --dist loadscope $(TESTS)
+	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak $(TWO_PROCESSES)
 
 bench: spark $(BENCH)/.installed
 	@PYTHONPATH=src $(BENCH)/bin/python -m bench --scale $(SCALE) $(addprefix --only ,$(ONLY))

@@ -3,20 +3,17 @@
     others are as they were.
 -#}
 {% macro spark__tblproperties_clause() -%}
-    {%- set properties = {} -%}
-    {%- set kept = {"delta.enableChangeDataFeed": "true"} -%}
-    {%- do kept.update(cdc._compacts_itself()) -%}
+    {%- set properties = {"delta.enableChangeDataFeed": "true"} -%}
+    {%- do properties.update(cdc._compacts_itself()) -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- do properties.update(kept, **{"cdc.build": invocation_id}) -%}
+        {%- do properties.update({"cdc.build": invocation_id}) -%}
         {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros -%}
-        {%- do properties.update(kept) -%}
         {%- for id in model.depends_on.nodes if id.startswith("model.") -%}
             {%- set events_sql = "select * from " ~ graph.nodes[id].relation_name -%}
             {%- do properties.update(cdc._history_properties(cdc._history_traits(model, events_sql))) -%}
         {%- endfor -%}
-    {%- endif -%}
-    {%- if not properties -%}
+    {%- else -%}
         {{ return(dbt.spark__tblproperties_clause()) }}
     {%- endif -%}
     {%- do properties.update(config.get("tblproperties") or {}) -%}
