@@ -24,12 +24,15 @@ images as (
         end as _cdc_operation,
         {{ cdc._goldengate_present("_message.before") }} as _before,
         case
-            when
-                _message.before is null and _message.after is null
-                and not array_contains(json_object_keys(_payload), 'before')
-                and not array_contains(json_object_keys(_payload), 'after')
-                then {{ cdc._goldengate_present("from_json(_payload, 'map<string, variant>')") }}
-            else {{ cdc._goldengate_present("_message.after") }}
+            when _message.before is not null or _message.after is not null then {{ cdc._goldengate_present("_message.after") }}
+            {#- Asked here and not above, where Spark would look for the keys of every event. -#}
+            else
+                case
+                    when
+                        not array_contains(json_object_keys(_payload), 'before')
+                        and not array_contains(json_object_keys(_payload), 'after')
+                        then {{ cdc._goldengate_present("from_json(_payload, 'map<string, variant>')") }}
+                end
         end as _cdc_image
     from messages
 )

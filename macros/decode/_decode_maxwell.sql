@@ -12,8 +12,8 @@
             when try_cast(_message.ts as bigint) is not null then array(
                 try_cast(_message.ts as bigint),
                 if(_message.type = 'bootstrap-insert', 0L, 1L),
-                coalesce({{ cdc._binlog_file("split_part(_message.position, ':', 1)") }}, 0L),
-                coalesce(try_cast(split_part(_message.position, ':', 2) as bigint), 0L),
+                coalesce({{ cdc._binlog_file("substring_index(_message.position, ':', 1)") }}, 0L),
+                coalesce(try_cast(substring_index(_message.position, ':', -1) as bigint), 0L),
                 coalesce(try_cast(_message.xid as bigint), 0L),
                 if(_message.commit = 'true', 9223372036854775807L, coalesce(try_cast(_message.xoffset as bigint), 0L))
             )

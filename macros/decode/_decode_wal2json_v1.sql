@@ -6,8 +6,7 @@
     {%- set change = "kind: string, schema: string, table: string, columnnames: array<string>, columnvalues: array<variant>, "
         ~ "oldkeys: struct<keynames: array<string>, keyvalues: array<variant>>" -%}
     {%- set schema = "change array<struct<" ~ change ~ ">>, timestamp string, nextlsn string, _corrupt_record string" -%}
-    {%- set lsn = cdc._lsn("_message.nextlsn") -%}
-    {%- set position = "case when " ~ lsn ~ " is not null then struct(" ~ lsn ~ " as lsn, coalesce(_index, 0) as row_index) end" -%}
+    {%- set position = "case when _cdc_lsn is not null then struct(_cdc_lsn as lsn, coalesce(_index, 0) as row_index) end" -%}
 with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
@@ -16,6 +15,7 @@ sized_messages as (
     select
         * except (_payload),
         if(_message.change is null, null, size(_message.change)) as _size,
+        {{ cdc._lsn("_message.nextlsn") }} as _cdc_lsn,
         {#- Each change of a large transaction would carry the whole of it. -#}
         if(size(_message.change) > 1, null, _payload) as _whole_payload
     from messages
@@ -44,7 +44,10 @@ select
     *,
     case
         when _is_unreadable then null
-        when _change.kind in ('insert', 'update', 'delete', 'truncate') then upper(left(_change.kind, 1))
+        when _change.kind = 'insert' then 'I'
+        when _change.kind = 'update' then 'U'
+        when _change.kind = 'delete' then 'D'
+        when _change.kind = 'truncate' then 'T'
         {#- A transaction that changed nothing that is captured. -#}
         when _change.kind = 'message' or _size = 0 then 'M'
     end as _cdc_operation,

@@ -8,6 +8,9 @@
 {% macro _decode_wal2json_v2(d) -%}
     {%- set schema = "action string, timestamp string, lsn string, columns array<struct<name: string, value: variant>>, "
         ~ "identity array<struct<name: string, value: variant>>, schema string, table string, _corrupt_record string" -%}
+    {#- NULL unless both are there: the slot needs include-timestamp and include-lsn. -#}
+    {%- set position = "case when _cdc_committed_at is not null and _cdc_lsn is not null then struct(_cdc_committed_at as committed_at, "
+        ~ "_cdc_lsn as lsn) end" -%}
 with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 ),
@@ -15,6 +18,8 @@ with messages as (
 checked_messages as (
     select
         *,
+        try_cast(_message.timestamp as timestamp) as _cdc_committed_at,
+        {{ cdc._lsn("_message.lsn") }} as _cdc_lsn,
         {{ cdc._names_are_unique("_message.columns.name") }} as _columns_are_unique,
         {{ cdc._names_are_unique("_message.identity.name") }} as _keys_are_unique
     from messages
@@ -28,8 +33,8 @@ select
     end as _cdc_operation,
     case when _columns_are_unique then map_from_arrays(_message.columns.name, _message.columns.value) end as _cdc_image,
     case when _keys_are_unique then map_from_arrays(_message.identity.name, _message.identity.value) end as _cdc_before,
-    {{ cdc._sequence(d, cdc._commit_position("_message.timestamp", "_message.lsn")) }} as _seq,
-    {{ d.event_time or "try_cast(_message.timestamp as timestamp)" }} as _ts,
+    {{ cdc._sequence(d, position) }} as _seq,
+    {{ d.event_time or "_cdc_committed_at" }} as _ts,
     case
         when _is_unreadable then 'unreadable payload'
         when _message.action is null then 'no operation'

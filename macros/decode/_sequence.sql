@@ -22,21 +22,11 @@
 {%- endmacro %}
 
 
-{#- NULL unless both are there: the slot needs include-timestamp and include-lsn. -#}
-{% macro _commit_position(time, lsn) -%}
-    {%- set committed = "try_cast(" ~ time ~ " as timestamp)" -%}
-    {{ return(
-        "case when " ~ committed ~ " is not null and " ~ cdc._lsn(lsn) ~ " is not null then struct(" ~ committed
-        ~ " as committed_at, " ~ cdc._lsn(lsn) ~ " as lsn) end"
-    ) }}
-{%- endmacro %}
-
-
 {#- A log sequence number, two hexadecimal halves, as a number: as text 0/9 would come after 0/10. -#}
 {% macro _lsn(text) -%}
     {{ return(
-        "case when " ~ text ~ " rlike '^[0-9a-fA-F]{1,8}/[0-9a-fA-F]{1,8}$' then try_add(try_multiply(cast(conv(split_part(" ~ text
-        ~ ", '/', 1), 16, 10) as bigint), 4294967296L), cast(conv(split_part(" ~ text ~ ", '/', 2), 16, 10) as bigint)) end"
+        "case when " ~ text ~ " rlike '^[0-9a-fA-F]{1,8}/[0-9a-fA-F]{1,8}$' then try_cast(conv(concat(substring_index(" ~ text
+        ~ ", '/', 1), lpad(substring_index(" ~ text ~ ", '/', -1), 8, '0')), 16, 10) as bigint) end"
     ) }}
 {%- endmacro %}
 
