@@ -9,8 +9,8 @@
     {%- set schema = "action string, timestamp string, lsn string, columns array<struct<name: string, value: variant>>, "
         ~ "identity array<struct<name: string, value: variant>>, schema string, table string, _corrupt_record string" -%}
     {#- NULL unless both are there: the slot needs include-timestamp and include-lsn. -#}
-    {%- set position = "case when _cdc_committed_at is not null and _cdc_lsn is not null then struct(_cdc_committed_at as committed_at, "
-        ~ "_cdc_lsn as lsn) end" -%}
+    {%- set position = "case when _cdc_committed_at is not null and _cdc_lsn is not null then "
+        ~ "struct(_cdc_committed_at as committed_at, _cdc_lsn as lsn) end" -%}
 with messages as (
     {{ cdc._parsed_messages(schema) | indent(4) }}
 ),

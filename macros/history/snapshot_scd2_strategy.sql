@@ -29,7 +29,7 @@
         "scd_id": "dbt_scd_id",
         "unique_key": t.key_columns,
     }) -%}
-    {%- do cdc._find_position(t, node.compiled_code, stamp, cdc._sight_of_events(node)) -%}
+    {%- do cdc._find_position(t, node.compiled_code, stamp, node) -%}
     {#- Keys that were resolved anew from the beginning: nothing tells what the old labels became. -#}
     {%- if t.follows and t.read_from is not none and not t.nothing_new -%}
         {%- set first = run_query("select min(_resolved) from (" ~ node.compiled_code ~ ") as resolved_events").rows[0][0] -%}
@@ -55,11 +55,12 @@
 
 
 {#-
-    From where to where a run reads, and its stamp, which keeps the `sight` that was had of the events before. What an
+    From where to where a run reads, and its stamp, which keeps what the node saw of its events before they are looked at. What an
     `arrival_overlap` covers is read again where a row has come into it since. Refuses bad events, and batches out of order, where
     that is declared.
 -#}
-{% macro _find_position(t, events_sql, stamp, sight) -%}
+{% macro _find_position(t, events_sql, stamp, node) -%}
+    {%- set position = {"sight": cdc._sight_of_events(node), "made": cdc._made_of(node)} -%}
     {%- set d = none if t.follows else t.declaration -%}
     {%- set overlap = d.arrival_overlap if d else 0 -%}
     {%- set last = stamp.get("read_to") if d is none or d.arrival else none -%}
@@ -79,8 +80,7 @@
     {%- if t.declaration and t.declaration.on_bad_event == "fail" and not t.nothing_new -%}
         {%- do cdc._refuse_bad_events(t) -%}
     {%- endif -%}
-    {%- set position = {} if read_to is none else {"read_to": read_to} -%}
-    {%- if sight is not none -%}{%- do position.update({"sight": sight}) -%}{%- endif -%}
+    {%- if read_to is not none -%}{%- do position.update({"read_to": read_to}) -%}{%- endif -%}
     {%- if overlap and read_to is not none and not t.nothing_new -%}
         {#- How many rows the next run sees again: where it sees more, some came late. -#}
         {%- set seen = {"declaration": d, "read_from": read_to - overlap, "read_to": read_to} -%}

@@ -41,10 +41,7 @@
     {%- endif -%}
     {%- if first is not none and first <= stamp.read_to and not dry_run -%}
         {%- do stamp.update({"read_to": first - 1, "sight": none}) -%}
-        {%- do cdc._write_stamp(relation, stamp) -%}
-        {%- do run_query(
-            "alter table " ~ relation ~ " set tblproperties ('cdc.replayed' = " ~ cdc._literal(invocation_id) ~ ")"
-        ) -%}
+        {%- do cdc._commit_stamp(relation, stamp) -%}
         {%- do log("cdc: the next build of " ~ table ~ " reads again from " ~ d.arrival ~ " " ~ first, info=true) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -7,8 +7,7 @@
     {%- set runs = execute and flags.WHICH in ["run", "build", "retry"] -%}
     {%- set updates = runs and is_incremental() -%}
     {%- set source_sql = "select * from " ~ events -%}
-    {%- set sight = cdc._sight_of_events(model) if runs else none -%}
-    {%- if updates and cdc._is_stamped(this, sight) -%}
+    {%- if updates and (cdc._is_stamped(this, cdc._sight_of_events(model)) or cdc._is_passed_by(model)) -%}
         {{ return(cdc._nothing_new_rows()) }}
     {%- endif -%}
     {%- set t = cdc._history_traits(model, source_sql) -%}
@@ -23,7 +22,7 @@
         {%- do cdc._evolve_to(t, this, t.value_columns, properties) -%}
     {%- endif -%}
     {%- set stamp = cdc._read_stamp(this) if updates else {} -%}
-    {%- do cdc._find_position(t, source_sql, stamp, sight) -%}
+    {%- do cdc._find_position(t, source_sql, stamp, model) -%}
     {%- if not updates -%}
         {%- do cdc._write_stamp(this, t.position) -%}
         {%- do cdc._record_first_build(t, model) -%}

@@ -11,6 +11,13 @@
 {%- endmacro %}
 
 
+{#- Writes a stamp by itself, where there is nothing else to write. Delta makes no commit of a write without rows. -#}
+{% macro _commit_stamp(relation, position) -%}
+    {%- do cdc._write_stamp(relation, position) -%}
+    {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.stamped' = " ~ cdc._literal(invocation_id) ~ ")") -%}
+{%- endmacro %}
+
+
 {#-
     The newest stamp of a table, and the table's version as `at`. The last commits nearly always hold the stamp; the whole log is asked
     only where they do not.
@@ -51,19 +58,25 @@
 
 
 {#-
-    How often a table was written since a version. Upkeep is no writing: it moves rows, and changes none. Notes the newest version, for
-    the models that read the table in this run.
+    How often a table was written since a version; upkeep is no writing. Notes the newest version, for the models that read the table
+    in this run.
 -#}
 {% macro _writes_since(relation, version) -%}
     {%- set writes = [] -%}
     {%- set commits = cdc._newest_commits(relation, 10) -%}
     {%- for commit in commits if commit["version"] > version -%}
-        {%- if commit["operation"] not in ["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"] -%}
+        {%- if commit["operation"] not in cdc._upkeep() -%}
             {%- do writes.append(commit["version"]) -%}
         {%- endif -%}
     {%- endfor -%}
     {%- do cdc._note_version(relation, commits[0]["version"]) -%}
     {{ return(writes | length) }}
+{%- endmacro %}
+
+
+{#- Operations that move rows, and change none. -#}
+{% macro _upkeep() -%}
+    {{ return(["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END"]) }}
 {%- endmacro %}
 
 

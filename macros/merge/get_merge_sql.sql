@@ -3,7 +3,7 @@
     everywhere else.
 -#}
 {% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) -%}
-    {%- if model.language == "python" and unique_key == "_event_id" -%}
+    {%- if cdc._resolves(model) -%}
         {{ return(cdc._merge_resolved_events(target, source, unique_key)) }}
     {%- elif "macro.cdc.current" not in model.depends_on.macros -%}
         {{ return(dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates)) }}
@@ -53,6 +53,11 @@
 
 {#- Events into the resolver's table, which takes on the columns that they have gained since the last run. -#}
 {% macro _merge_resolved_events(target, source, unique_key) -%}
+    {%- if model.cdc_resolved -%}
+        {{ return("select 'nothing new' as outcome") }}
+    {%- elif model.cdc_position -%}
+        {%- do cdc._write_stamp(target, model.cdc_position) -%}
+    {%- endif -%}
     {%- set given = cdc._column_types(source) -%}
     {%- set columns = [] -%}
     {%- set values = [] -%}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base.impl import log_code_execution
@@ -19,6 +20,7 @@ from dbt.adapters.sparkcdc.delta_log import local_folder, newest_commits, table_
 from dbt.adapters.sparkcdc.listing import list_tables, provider_of
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
+from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
     import agate
@@ -46,6 +48,7 @@ LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
 SEED_VIEW = "__dbt_seed"
 # Settings that Delta changes in a session which it writes in.
 SET_BY_DELTA = "spark.sql.parquet.fieldId."
+SEPARATOR = "\x1e"
 
 
 @dataclass
@@ -53,6 +56,12 @@ class SparkCdcConfig(SparkConfig):
     """Model settings beyond dbt's own."""
 
     tblproperties: dict[str, str] | None = None
+
+
+def _as_dict(settings: Any) -> dict[str, str]:
+    """A map of Scala in one call; item by item it would take hundreds."""
+    pairs = settings.mkString(SEPARATOR).split(SEPARATOR)
+    return dict(pair.split(" -> ", 1) for pair in pairs if pair)
 
 
 def _is_one_model(select: Sequence[str] | None) -> bool:
@@ -68,6 +77,8 @@ class SparkCdcAdapter(SparkAdapter):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
+        self.asking = RLock()
+        self.answers: dict[str, Any] = {}
         self.project = Path(getattr(config, "project_root", None) or Path.cwd()).resolve()
         config.credentials.anchor(self.project)
         args = getattr(config, "args", None)
@@ -157,16 +168,46 @@ class SparkCdcAdapter(SparkAdapter):
         if table is None or not table.viewText().isDefined():
             return None
         spark = self.connections.get_thread_connection().handle.spark
-        converters = getattr(spark._jvm, "scala.jdk.javaapi.CollectionConverters")
-        kept = converters.asJava(table.viewSQLConfigs())
-        meaning = {
-            name: value
-            for name, value in kept.items()
-            if name.startswith("spark.sql.") and not name.startswith(SET_BY_DELTA)
-        }
-        if any(spark.conf.get(name, None) != value for name, value in meaning.items()):
-            return None
+        now = _as_dict(spark._jsparkSession.sessionState().conf().getAllConfs())
+        for name, value in _as_dict(table.viewSQLConfigs()).items():
+            if not name.startswith("spark.sql.") or name.startswith(SET_BY_DELTA):
+                continue
+            # What is not set has a default.
+            if (now[name] if name in now else spark.conf.get(name, None)) != value:
+                return None
         return str(table.viewText().get())
+
+    @available.parse_none
+    def once(self, name: str, ask: Callable[..., Any], *arguments: Any) -> Any:
+        """Asks once in a run what several nodes want to know; threads wait for the first one.
+
+        Args:
+            name: What is asked; the same name is the same answer.
+            ask: A macro.
+            arguments: Its arguments.
+
+        Returns:
+            What the macro returned.
+        """
+        with self.asking:
+            if name not in self.answers:
+                self.answers[name] = ask(*arguments)
+            return self.answers[name]
+
+    @available.parse_none
+    def rows_if_it_can(self, sql: str) -> list[tuple[Any, ...]] | None:
+        """Runs a query that may be wrong for reasons which are not those of who asks.
+
+        Args:
+            sql: The query.
+
+        Returns:
+            Its rows, or None where it failed.
+        """
+        try:
+            return [tuple(row) for row in self.execute(sql, fetch=True)[1].rows]
+        except DbtRuntimeError:
+            return None
 
     def _delta_folder(self, name: str) -> Path | None:
         folders = self.connections.get_thread_connection().handle.folders

@@ -1,0 +1,159 @@
+"""Tables that share a raw table: only those that its new events concern look for them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+
+from tests.functional.history.tables import FINAL, append, rows
+
+DECLARED = """
+      - name: {name}
+        identifier: topic
+        config: {{meta: {{cdc: {{source_table: shop.{name}, {more}}}}}}}
+        columns: [{{name: id, data_type: bigint}}, {{name: a, data_type: string}}]
+"""
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    config: {meta: {cdc: {format: maxwell, keys: [id], arrival: offset}}}
+    tables:
+"""
+SNAPSHOTS = """
+version: 2
+snapshots:
+  - name: items_history
+    relation: ref('stg_items')
+    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
+  - name: moving_history
+    relation: ref('moving_resolved')
+    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
+"""
+RESOLVED = """
+from dbt_spark_cdc.keys import resolve_keys
+
+
+def model(dbt, session):
+    dbt.config(materialized="incremental", incremental_strategy="merge", unique_key="_event_id")
+    return resolve_keys(dbt, session, dbt.ref("stg_moving"))
+"""
+COLUMNS = "value string, offset bigint"
+TABLES = ("items_history", "items_final", "lone_final", "moving_resolved", "moving_history")
+
+
+class TestPassedBy:
+    offset = 0
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        tables = {"items": "", "lone": "history: false", "moving": "key_changes: true"}
+        declared = [DECLARED.format(name=name, more=more) for name, more in tables.items()]
+        view = "{{{{ config(materialized='view') }}}}{{{{ cdc.events(source('app', '{}')) }}}}"
+        return {
+            "sources.yml": SOURCES + "".join(declared),
+            **{f"stg_{name}.sql": view.format(name) for name in tables},
+            "items_final.sql": FINAL.format(read="items_history"),
+            "lone_final.sql": FINAL.format(read="stg_lone"),
+            "moving_resolved.py": RESOLVED,
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return {"snapshots.yml": SNAPSHOTS}
+
+    def send(self, project: Any, spark: Any, *events: tuple[str, int, str]) -> None:
+        """Commits events to the topic: table, key, value."""
+        arriving = []
+        for table, key, value in events:
+            type(self).offset += 1
+            message = {
+                "database": "shop", "table": table, "type": "insert", "ts": 1_700_000_000,
+                "xid": self.offset, "commit": True, "data": {"id": key, "a": value},
+            }  # fmt: skip
+            arriving.append((json.dumps(message), self.offset))
+        append(spark, f"{project.test_schema}.topic", arriving, COLUMNS)
+
+    def written(self, project: Any) -> dict[str, int]:
+        """Builds all; returns how many commits each table got, as far as it got any."""
+        before = self.versions(project)
+        run_dbt(["build"])
+        after = self.versions(project)
+        return {name: after[name] - before[name] for name in TABLES if after[name] > before[name]}
+
+    def versions(self, project: Any) -> dict[str, int]:
+        return {
+            name: rows(project, f"describe history {{s}}.{name} limit 1")[0][0] for name in TABLES
+        }
+
+    def looks(self) -> list[str]:
+        """Builds all; returns the queries for what arrived in the topic."""
+        _, log = run_dbt_and_capture(["--debug", "build"])
+        return [line for line in log.splitlines() if "max(offset)" in line]
+
+    def test_only_who_is_concerned_looks(self, project: Any, spark: Any, package: None) -> None:
+        self.send(project, spark, ("items", 1, "x"), ("lone", 1, "x"), ("moving", 1, "x"))
+        run_dbt(["build"])
+        self.send(project, spark, ("items", 2, "y"), ("lone", 2, "y"), ("moving", 2, "y"))
+        assert set(self.written(project)) == set(TABLES)
+
+        # Nobody's event: one look, for all.
+        self.send(project, spark, ("others", 1, "x"))
+        (look,) = self.looks()
+        assert "contains(cast(`value` as string), 'moving')" in look
+        assert self.written(project) == {}
+
+        self.send(project, spark, ("lone", 3, "z"))
+        assert set(self.written(project)) == {"lone_final"}
+        self.send(project, spark, ("items", 3, "z"), ("others", 2, "y"))
+        assert set(self.written(project)) == {"items_history", "items_final"}
+        self.send(project, spark, ("moving", 3, "z"))
+        assert set(self.written(project)) == {"moving_resolved", "moving_history"}
+        for table in ("items_final", "lone_final", "moving_history"):
+            found = rows(project, f"select id, a from {{s}}.{table} order by id")
+            assert found == [(1, "x"), (2, "y"), (3, "z")], table
+        self.what_was_passed_by_long_enough_is_noted(project, spark)
+        self.a_restored_table_looks_again(project, spark)
+        self.a_wrong_declaration_is_its_own_affair(project, spark)
+
+    def what_was_passed_by_long_enough_is_noted(self, project: Any, spark: Any) -> None:
+        topic = f"{project.test_schema}.topic"
+        first, many = self.offset + 1, 100_001
+        type(self).offset += many
+        others = spark.range(first, first + many).selectExpr("'{}' as value", "id as offset")
+        others.write.format("delta").mode("append").saveAsTable(topic)
+        assert set(self.written(project)) == {"items_history", "lone_final", "moving_resolved"}
+        messages = {result.node.name: result.message for result in run_dbt(["build"])}
+        assert messages["items_history"] == messages["moving_history"] == "nothing new"
+        self.send(project, spark, ("others", 3, "z"))
+        (look,) = self.looks()
+        assert f"offset > {self.offset - 1}" in look
+        self.send(project, spark, ("lone", 4, "w"))
+        assert set(self.written(project)) == {"lone_final"}
+
+    def a_restored_table_looks_again(self, project: Any, spark: Any) -> None:
+        for table in ("items_history", "lone_final", "moving_resolved"):
+            project.run_sql(f"restore table {project.test_schema}.{table} to version as of 0")
+        self.send(project, spark, ("others", 4, "z"))
+        run_dbt(["build"])
+        for table in ("items_final", "moving_history"):
+            found = rows(project, f"select id, a from {{s}}.{table} where id < 4 order by id")
+            assert found == [(1, "x"), (2, "y"), (3, "z")], table
+        assert rows(project, "select a from {s}.lone_final where id = 4") == [("w",)]
+
+    def a_wrong_declaration_is_its_own_affair(self, project: Any, spark: Any) -> None:
+        wrong = SOURCES + "".join(
+            DECLARED.format(name=name, more=more)
+            for name, more in (("items", "where: no_column = 1"), ("lone", "history: false"))
+        )
+        wrong += DECLARED.format(name="moving", more="key_changes: true")
+        write_file(wrong, project.project_root, "models", "sources.yml")
+        self.send(project, spark, ("lone", 5, "v"), ("items", 5, "v"))
+        results = run_dbt(["build"], expect_pass=False)
+        failed = {result.node.name for result in results if result.status == "error"}
+        assert failed == {"stg_items"}
+        assert rows(project, "select a from {s}.lone_final where id = 5") == [("v",)]
