@@ -14,7 +14,8 @@
 
 {% macro sparkcdc__is_passed_by(node) -%}
     {%- set reader = cdc._reader(node) -%}
-    {%- if not reader or cdc._made_of(node) != reader.stamp.get("made") -%}
+    {%- set made = cdc._made_of(node) if reader else none -%}
+    {%- if made is none or made != reader.stamp.get("made") -%}
         {{ return(false) }}
     {%- endif -%}
     {%- set sight = cdc._sight_of_events(node) -%}

@@ -112,7 +112,7 @@
 {%- endmacro %}
 
 
-{#- The columns of a raw table, asked once in a run, as long as nothing is committed to it. None on an adapter without a catalog at hand. -#}
+{#- The columns of a raw table, asked once in a run, as long as nothing is committed to it. None where no catalog is at hand. -#}
 {% macro _raw_types(relation) -%}
     {{ return(adapter.dispatch("raw_types", "cdc")(relation)) }}
 {%- endmacro %}
