@@ -142,7 +142,8 @@
         {%- if d and cdc._is_shared(d) -%}
             {%- set last = cdc._read_stamp(this).get("read_to") -%}
             {%- set unread = {"declaration": d, "read_from": last, "read_to": none} -%}
-            {%- set newest = run_query("select max(" ~ d.arrival ~ ") " ~ cdc._from_new_rows(unread)).rows[0][0] -%}
+            {%- set newest = run_query("select max(" ~ d.arrival ~ ") filter (where " ~ cdc._may_be_of_table(d) ~ ") "
+                ~ cdc._from_new_rows(unread)).rows[0][0] -%}
             {%- do position.update({"read_to": last if newest is none else newest}) -%}
         {%- endif -%}
         {%- do model.update({"cdc_position": position}) -%}
