@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.delta_log import local_folder, newest_commits, table_bytes
+from dbt.adapters.sparkcdc.delta_log import (
+    appended,
+    compaction_pays,
+    first_change,
+    last_write,
+    local_folder,
+    newest_commits,
+    table_bytes,
+    written_alone,
+)
 
 
 def commit(folder: Path, version: int, *actions: dict[str, Any]) -> None:
@@ -33,6 +42,19 @@ def test_the_newest_come_first(tmp_path: Path) -> None:
     found = newest_commits(tmp_path, 20)
     assert found is not None
     assert [one["version"] for one in found] == [10, 9, 8]
+
+
+def test_the_last_write_is_before_what_maintenance_did(tmp_path: Path) -> None:
+    assert last_write(tmp_path, ["OPTIMIZE"]) is None
+    commit(tmp_path, 0, info(txnId="a"))
+    assert last_write(tmp_path, ["OPTIMIZE"]) == "0 a"
+    for version in range(1, 15):
+        commit(tmp_path, version, info(operation="OPTIMIZE"))
+    assert last_write(tmp_path, ["OPTIMIZE"]) == "0 a"
+    # Where nobody would find it, the last commit of any kind.
+    for version in range(15, 30):
+        commit(tmp_path, version, info(operation="OPTIMIZE"))
+    assert last_write(tmp_path, ["OPTIMIZE"]) == "29 5"
 
 
 def test_a_commit_need_not_tell_of_itself(tmp_path: Path) -> None:
@@ -71,3 +93,110 @@ def test_sizes_come_from_checksums(tmp_path: Path) -> None:
     (log / f"{3:020}.crc").write_text('{"tableSizeBytes": 70}', encoding="utf-8")
     (log / f"{4:020}.crc").write_text('{"tableSizeBytes":', encoding="utf-8")
     assert [table_bytes(tmp_path, version) for version in (3, 4, 5)] == [70, None, None]
+
+
+def added(least: Any, most: Any, rows: int = 2, **more: Any) -> dict[str, Any]:
+    stats = {
+        "numRecords": rows,
+        "minValues": {"batch": least},
+        "maxValues": {"batch": most},
+        "nullCount": {"batch": 0},
+    }
+    return {"add": {"dataChange": True, "stats": json.dumps(stats), **more}}
+
+
+def test_what_was_appended_is_in_the_statistics(tmp_path: Path) -> None:
+    commit(tmp_path, 0, added(1, 1))
+    commit(tmp_path, 1, info(), added(2, 2), added(3, 4, rows=5))
+    # Compaction moves rows.
+    commit(
+        tmp_path, 2, {"remove": {"dataChange": False}}, added(1, 4) | {"add": {"dataChange": False}}
+    )
+    commit(tmp_path, 3, added(1, 1))
+    assert appended(tmp_path, 0, "batch", 1) == (4, 7, 3, 1)
+    assert appended(tmp_path, 0, "batch", 3) == (None, 0, 3, 1)
+    assert appended(tmp_path, 2, "batch", 4) == (None, 0, 3, 1)
+    assert appended(tmp_path, 3, "batch", 4) == (None, 0, 3, None)
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [{"remove": {"dataChange": True}}],
+        [{"metaData": {}}],
+        [{"add": {"dataChange": True}}],
+        [added("a", "b")],
+        [added(2, 3, deletionVector={"storageType": "u"})],
+    ],
+    ids=["rows changed", "columns changed", "no statistics", "text", "deleted rows"],
+)
+def test_a_query_has_to_tell(tmp_path: Path, actions: list[dict[str, Any]]) -> None:
+    commit(tmp_path, 0, info())
+    commit(tmp_path, 1, *actions)
+    assert appended(tmp_path, 0, "batch", 1) is None
+
+
+def test_a_gap_in_the_log_has_to_be_asked_for(tmp_path: Path) -> None:
+    commit(tmp_path, 0, info())
+    commit(tmp_path, 2, added(2, 2))
+    assert appended(tmp_path, 0, "batch", 1) is None
+
+
+def test_who_wrote() -> None:
+    commits = [
+        {"version": 4, "operation": "OPTIMIZE", "userMetadata": None},
+        {"version": 3, "operation": "WRITE", "userMetadata": "ours"},
+        {"version": 2, "operation": "MERGE", "userMetadata": "theirs"},
+    ]
+    assert written_alone(commits, 2, "ours", ["OPTIMIZE"]) == (True, False)
+    assert written_alone(commits, 1, "ours", ["OPTIMIZE"]) == (True, True)
+    assert written_alone(commits, 3, "ours", ["OPTIMIZE"]) == (False, False)
+    assert written_alone(commits, 3, "ours", []) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "pays"), [(50, 5_000_000, True), (49, 5_000_000, False), (90, 2**32, False)]
+)
+def test_small_files_are_compacted(tmp_path: Path, files: int, size: int, pays: bool) -> None:
+    commit(tmp_path, 3, info())
+    known = json.dumps({"numFiles": files, "tableSizeBytes": size})
+    (tmp_path / "_delta_log" / f"{3:020}.crc").write_text(known)
+    assert compaction_pays(tmp_path, 3) is pays
+    assert not compaction_pays(tmp_path, 4)
+
+
+def file(path: str, vector: str | None = None, kept: bool = False) -> dict[str, Any]:
+    """A file of a commit; `kept` where the commit changes no row."""
+    found: dict[str, Any] = {"path": path, "dataChange": not kept}
+    if vector:
+        found["deletionVector"] = {"storageType": "u", "pathOrInlineDv": vector}
+    return found
+
+
+def test_changes_are_read_as_long_as_their_files_are_there(tmp_path: Path) -> None:
+    # Deletion vectors are named by a UUID in Z85.
+    vector = "deletion_vector_0ebd5087-76ac-450b-967c-26d7fa9ef655.bin"
+    commit(tmp_path, 0, info())
+    commit(tmp_path, 1, {"add": file("part%20=1/a")})
+    commit(tmp_path, 2, {"remove": file("part%20=1/a")}, {"cdc": file("_change_data/c")})
+    commit(tmp_path, 3, {"remove": file("b")}, {"add": file("b", "4.UX]Cc1auMv74h}KWyX")})
+    commit(tmp_path, 4, {"remove": file("gone", kept=True)}, {"add": file("b2", kept=True)})
+    files = ["part =1/a", "_change_data/c", "b", vector]
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert [first_change(tmp_path, wanted) for wanted in (0, 3, 5)] == [0, 3, 5]
+    (tmp_path / files[0]).unlink()  # change-data files are all that is read of version 2
+    assert first_change(tmp_path, 0) == 2
+    assert first_change(tmp_path, 3) == 3
+    (tmp_path / files[3]).unlink()
+    assert first_change(tmp_path, 0) == 4
+
+
+def test_changes_are_read_on_top_of_a_checkpoint(tmp_path: Path) -> None:
+    for version in (5, 6, 7):
+        commit(tmp_path, version, info())
+    assert first_change(tmp_path, 5) == 8
+    (tmp_path / "_delta_log" / f"{6:020}.checkpoint.parquet").touch()
+    assert first_change(tmp_path, 5) == 6
+    assert first_change(tmp_path / "none", 5) is None

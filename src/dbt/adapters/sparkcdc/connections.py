@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.session import close_session, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
@@ -28,12 +28,14 @@ class Handle:
         spark: The session.
         columns: What `describe` has told of tables and views since the last other statement.
         folders: Where Delta tables of this machine are; None for other tables.
+        steps: Temporary views of the node that runs.
     """
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.columns: dict[str, list[SparkColumn]] = {}
         self.folders: dict[str, Path | None] = {}
+        self.steps: list[str] = []
 
     def cursor(self) -> Cursor:
         return Cursor(self.spark)
@@ -67,7 +69,8 @@ class SparkCdcConnectionManager(SparkConnectionManager):
         except DbtRuntimeError:
             raise
         except Exception as exc:
-            raise DbtDatabaseError(message_of(exc)) from exc
+            spark = self.get_thread_connection().handle.spark
+            raise DbtDatabaseError(changes_that_are_gone(spark, sql) or message_of(exc)) from exc
 
     @classmethod
     def get_response(cls, cursor: Cursor | None) -> AdapterResponse:

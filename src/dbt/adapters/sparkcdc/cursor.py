@@ -35,6 +35,12 @@ class Cursor:
         self.close()
         self._frame = self._spark.sql(statement)
 
+    @property
+    def frame(self) -> DataFrame:
+        """The statement's result, not yet computed if it is a query."""
+        assert self._frame is not None
+        return self._frame
+
     def run(self) -> None:
         """Runs a query for its effect alone, for instance `select assert_true(...)`."""
         if self._frame is not None and self._rows is None and not self._is_command():
@@ -120,13 +126,23 @@ def literal(value: Any) -> str:
         case float():
             return f"double('{value!r}')"
         case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            # Spark puts variables into the text of a statement before it reads it.
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
             return f"'{escaped}'"
         case dt.datetime():
             return f"timestamp'{value.isoformat(sep=' ')}'"
         case dt.date():
             return f"date'{value.isoformat()}'"
     raise TypeError(f"No Spark literal for {value!r} of type {type(value).__name__}")
+
+
+def quoted(name: str) -> str:
+    """Returns a name as an identifier of Spark SQL.
+
+    Args:
+        name: Name of a column or a field.
+    """
+    return f"`{name.replace('`', '``')}`"
 
 
 def converter(kind: DataType) -> Callable[[Any], Any]:

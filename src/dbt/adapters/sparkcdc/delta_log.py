@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b85decode
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
+from uuid import UUID
 
 COMMIT = re.compile(r"(\d{20})\.json")
 # Folders of commits that a catalog holds before they are written into the log itself.
 STAGED = frozenset(["_commits", "_staged_commits"])
+
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*parquet|(\d{20})\.checkpoint\..*json")
+# Delta writes the names of deletion vectors in Z85, Python reads RFC 1924.
+FROM_Z85 = str.maketrans(
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+)
+UUID_CHARS = 20
+
+LARGE_FILE_BYTES = 64 * 1024**2
+MOST_SMALL_FILES = 50
+# Before so many commits of maintenance a write is not looked for.
+MOST_MAINTENANCE = 20
+# Reading more commits than these takes longer than a query.
+MOST_COMMITS_READ = 200
 
 
 def local_folder(location: str) -> Path | None:
@@ -68,6 +86,45 @@ def table_bytes(folder: Path, version: int) -> int | None:
     return size if isinstance(size, int) else None
 
 
+def written_alone(
+    commits: Iterable[Mapping[str, Any]], version: int, checkpoint: str, maintenance: Iterable[str]
+) -> tuple[bool, bool]:
+    """Returns whether a commit of ours is there, and whether somebody else wrote rows as well.
+
+    Args:
+        commits: The newest commits, as of `newest_commits`.
+        version: The version that the rows were computed from.
+        checkpoint: The user metadata of our commit.
+        maintenance: Operations that change no rows.
+    """
+    later = [commit for commit in commits if commit["version"] > version]
+    ours = [commit for commit in later if commit["userMetadata"] == checkpoint]
+    others = [
+        commit
+        for commit in later
+        if commit["userMetadata"] != checkpoint and commit["operation"] not in set(maintenance)
+    ]
+    return bool(ours), bool(others)
+
+
+def last_write(folder: Path, maintenance: Collection[str]) -> str | None:
+    """Returns what tells the newest commit that wrote rows from every other commit.
+
+    Args:
+        folder: The table's folder.
+        maintenance: Operations that change no rows.
+
+    Returns:
+        See `newest_commits`, `id`; None where Spark must be asked.
+    """
+    for limit in (1, MOST_MAINTENANCE):
+        commits = newest_commits(folder, limit)
+        for commit in commits or []:
+            if commit["operation"] not in maintenance:
+                return commit["id"]
+    return commits[0]["id"] if commits else None
+
+
 def _commit(folder: Path, version: int) -> dict[str, Any]:
     info: dict[str, Any] = {}
     with (folder / "_delta_log" / f"{version:020}.json").open(encoding="utf-8") as lines:
@@ -83,3 +140,141 @@ def _commit(folder: Path, version: int) -> dict[str, Any]:
         "userMetadata": info.get("userMetadata"),
         "id": told and f"{version} {told}",
     }
+
+
+def compaction_pays(folder: Path, version: int) -> bool:
+    """Returns whether a table has so many small files that putting them together pays.
+
+    Delta's own auto compaction counts the commits of a process, and so starts with the first commit
+    of each. The log tells the same whoever asks.
+
+    Args:
+        folder: The table's folder.
+        version: A version that Delta has written.
+    """
+    try:
+        text = (folder / "_delta_log" / f"{version:020}.crc").read_text(encoding="utf-8")
+        known = json.loads(text)
+        files, size = known["numFiles"], known["tableSizeBytes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(files - size // LARGE_FILE_BYTES >= MOST_SMALL_FILES)
+
+
+def appended(
+    folder: Path, version: int, column: str, after: int
+) -> tuple[int | None, int, int, int | None] | None:
+    """Returns what was appended to a table since a version, from the statistics of its files.
+
+    Args:
+        folder: The table's folder.
+        version: The version to start after.
+        column: A column of whole numbers.
+        after: Rows count only where the column is larger.
+
+    Returns:
+        The largest value of the column, None without a new row; the number of rows; the version
+        that this was read at; the smallest value of all that was appended. Where that one does not
+        lie after `after`, the first two miss some rows. None where only a query can tell: rows were
+        changed, or a file has no statistics.
+    """
+    try:
+        log = folder / "_delta_log"
+        newest = max(int(m[1]) for m in map(COMMIT.fullmatch, (p.name for p in log.iterdir())) if m)
+        if newest - version > MOST_COMMITS_READ:
+            return None
+        largest, smallest, rows = None, None, 0
+        for number in range(version + 1, newest + 1):
+            with (log / f"{number:020}.json").open(encoding="utf-8") as lines:
+                for line in lines:
+                    action = json.loads(line)
+                    if "metaData" in action or action.get("remove", {}).get("dataChange"):
+                        return None
+                    added = action.get("add")
+                    if added is None or not added["dataChange"]:
+                        continue
+                    known = json.loads(added["stats"])
+                    least, most = known["minValues"][column], known["maxValues"][column]
+                    if (
+                        type(least) is not int
+                        or type(most) is not int
+                        or added.get("deletionVector")
+                    ):
+                        return None
+                    if known["nullCount"][column]:
+                        return None
+                    smallest = least if smallest is None else min(smallest, least)
+                    if least > after:
+                        largest = most if largest is None else max(largest, most)
+                        rows += known["numRecords"]
+        return largest, rows, newest, smallest
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def first_change(folder: Path, wanted: int) -> int | None:
+    """Returns the first version from which on all changes of a table can be read.
+
+    VACUUM removes the files that older changes are read from, and Delta's retention the commits.
+
+    Args:
+        folder: The table's folder.
+        wanted: The version that somebody wants to read from.
+
+    Returns:
+        The wanted version where nothing is missing; one after the newest where all is; None where
+        the log does not tell.
+    """
+    try:
+        names = [path.name for path in (folder / "_delta_log").iterdir()]
+        newest = max(int(m[1]) for m in map(COMMIT.fullmatch, names) if m)
+        first = 0
+        if f"{0:020}.json" not in names:
+            # Changes are read on top of a version that a checkpoint gives.
+            found = [m[1] or m[2] for m in map(CHECKPOINT.fullmatch, names) if m]
+            first = min(map(int, found), default=newest + 1)
+        for number in range(newest, max(wanted, first) - 1, -1):
+            if not _has_changes(folder, number):
+                return number + 1
+        return max(wanted, first)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _has_changes(folder: Path, version: int) -> bool:
+    """Whether all files are there that the changes of a commit are read from."""
+    path = folder / "_delta_log" / f"{version:020}.json"
+    if not path.exists():
+        return False
+    written: list[Any] = []
+    files: list[Any] = []
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            action = json.loads(line)
+            if "cdc" in action:
+                written.append(action["cdc"])
+            file = action.get("add") or action.get("remove")
+            if file and file["dataChange"]:
+                files.append(file)
+    # Where a commit has change-data files, they are all that is read.
+    return all(file.exists() for action in written or files for file in _files_of(folder, action))
+
+
+def _files_of(folder: Path, action: Mapping[str, Any]) -> list[Path]:
+    def located(path: str) -> Path:
+        if ":/" in path:
+            found = local_folder(path)
+            if found is None:
+                raise ValueError(path)
+            return found
+        return folder / unquote(path)
+
+    files = [located(action["path"])]
+    vector = action.get("deletionVector")
+    if vector and vector["storageType"] == "p":
+        files.append(located(vector["pathOrInlineDv"]))
+    elif vector and vector["storageType"] == "u":
+        name = vector["pathOrInlineDv"]
+        uuid = UUID(bytes=b85decode(name[-UUID_CHARS:].translate(FROM_Z85)))
+        files.append(folder / name[:-UUID_CHARS] / f"deletion_vector_{uuid}.bin")
+    return files

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from dbt.adapters.sparkcdc.delta_log import first_change, local_folder
+
 LINES_BEFORE_CARET = 4
 CAUSES_FOLLOWED = 20
 
@@ -15,6 +17,38 @@ _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+\w+(?:Exception|Error): (?=\[)")
 # pyspark stumbles over errors that Spark itself does not know, for instance Delta's, and raises
 # this instead of them.
 _STUMBLED = "Cannot find main error class"
+
+_CHANGES = re.compile(r"\btable_changes\('([^']+)', (\d+)")
+
+
+def changes_that_are_gone(spark: Any, sql: str) -> str | None:
+    """Returns what a failed statement has to say that reads changes which are not there any more.
+
+    Delta only names the file or the commit that it misses.
+
+    Args:
+        spark: The session.
+        sql: The statement.
+
+    Returns:
+        None where nothing is missing, or nobody can tell.
+    """
+    for table, version in _CHANGES.findall(sql):
+        try:
+            location = spark.sql(f"describe detail {table}").collect()[0]["location"]
+        except Exception:  # the statement's own error says more
+            continue
+        folder = local_folder(location)
+        first = None if folder is None else first_change(folder, int(version))
+        if first is not None and first > int(version):
+            return (
+                f"The changes of {table} before version {first} are gone: VACUUM removed their"
+                f" files, or Delta's retention their commits. The first version that is left is"
+                f" {first}, and version {version} was asked for. Read from there,"
+                f" `from_version={first}`; an incremental model is built again with --full-refresh"
+                " then, and its changes do not add up to the whole table any more."
+            )
+    return None
 
 
 def message_of(exc: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
@@ -15,11 +16,23 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
+from dbt.adapters.sparkcdc import steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
-from dbt.adapters.sparkcdc.delta_log import local_folder, newest_commits, table_bytes
+from dbt.adapters.sparkcdc.cursor import quoted
+from dbt.adapters.sparkcdc.delta_log import (
+    appended,
+    compaction_pays,
+    last_write,
+    local_folder,
+    newest_commits,
+    table_bytes,
+    written_alone,
+)
 from dbt.adapters.sparkcdc.listing import list_tables, provider_of
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
+from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
+from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -45,6 +58,7 @@ RUNS_SPARK = frozenset(
 )
 # Those of them that run a few statements.
 LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
+CHECKPOINT = "spark.databricks.delta.commitInfo.userMetadata"
 SEED_VIEW = "__dbt_seed"
 # Settings that Delta changes in a session which it writes in.
 SET_BY_DELTA = "spark.sql.parquet.fieldId."
@@ -79,6 +93,7 @@ class SparkCdcAdapter(SparkAdapter):
         super().__init__(config, mp_context)
         self.asking = RLock()
         self.answers: dict[str, Any] = {}
+        self.published: dict[str, tuple[list[int], Any, Any]] = {}
         self.project = Path(getattr(config, "project_root", None) or Path.cwd()).resolve()
         config.credentials.anchor(self.project)
         args = getattr(config, "args", None)
@@ -115,26 +130,64 @@ class SparkCdcAdapter(SparkAdapter):
             Name of the view.
         """
         spark = self.connections.get_thread_connection().handle.spark
-        schema = ", ".join(
-            f"`{name.replace('`', '``')}` string" for name in agate_table.column_names
-        )
+        schema = ", ".join(f"{quoted(name)} string" for name in agate_table.column_names)
         rows = [tuple(None if v is None else str(v) for v in row) for row in agate_table.rows]
         spark.createDataFrame(rows, schema).createOrReplaceTempView(SEED_VIEW)
         return SEED_VIEW
 
     @available.parse_none
-    def newest_commits(self, table: str, limit: int) -> list[dict[str, Any]] | None:
-        """Reads a Delta table's newest commits without a Spark job.
+    def newest_commits(self, table: str, limit: int | None) -> list[dict[str, Any]]:
+        """Reads a Delta table's newest commits, where its log is at hand without a Spark job.
 
         Args:
             table: Its name in SQL.
             limit: How many at most.
 
         Returns:
-            See `delta_log.newest_commits`; None also where the table is on no disk of this machine.
+            See `delta_log.newest_commits`.
         """
         folder = self._delta_folder(table)
-        return None if folder is None else newest_commits(folder, limit)
+        commits = newest_commits(folder, limit) if folder and limit else None
+        if commits is None:
+            first = f" limit {limit}" if limit else ""
+            _, found = self.execute(f"describe history {table}{first}", fetch=True)
+            names = ("version", "operation", "userMetadata")
+            commits = [{name: row[name] for name in names} for row in found.rows]
+        return commits
+
+    @available.parse_none
+    def logged_version(self, table: str) -> int | None:
+        """Returns the newest version of a Delta table, or None where Spark must be asked.
+
+        Args:
+            table: Its name in SQL.
+        """
+        folder = self._delta_folder(table)
+        commits = None if folder is None else newest_commits(folder, 1)
+        return commits[0]["version"] if commits else None
+
+    @available.parse_none
+    def last_write(self, table: str, maintenance: list[str]) -> str | None:
+        """See `delta_log.last_write`; None also where the table is on no disk of this machine."""
+        folder = self._delta_folder(table)
+        return None if folder is None else last_write(folder, maintenance)
+
+    @available.parse_none
+    def appended(self, table: str, version: int, column: str, after: int) -> list[Any] | None:
+        """Reads what was appended to a Delta table without a query.
+
+        Args:
+            table: Its name in SQL.
+            version: See `delta_log.appended`, with the other arguments.
+            column: A column of whole numbers.
+            after: The largest value that is known.
+
+        Returns:
+            See `delta_log.appended`.
+        """
+        folder = self._delta_folder(table)
+        found = None if folder is None else appended(folder, version, column, after)
+        return None if found is None else list(found)
 
     @available.parse_none
     def delta_detail(self, table: str) -> dict[str, Any] | None:
@@ -146,12 +199,315 @@ class SparkCdcAdapter(SparkAdapter):
         Returns:
             None where Spark must be asked.
         """
-        folder = self._delta_folder(table)
-        commits = None if folder is None else newest_commits(folder, 1)
-        if folder is None or not commits:
+        folder, version = self._delta_folder(table), self.logged_version(table)
+        if folder is None or version is None:
             return None
-        size = table_bytes(folder, commits[0]["version"])
+        size = table_bytes(folder, version)
         return None if size is None else {"location": f"file:{folder}", "sizeInBytes": size}
+
+    @available.parse_none
+    def make_step(self, name: str, sql: str, few: bool, interpreted: bool) -> Step:
+        """Computes an intermediate result of a node.
+
+        Args:
+            name: What it is.
+            sql: Its query.
+            few: See `steps.keep`.
+            interpreted: Whether Spark interprets the query instead of compiling it.
+        """
+        handle = self.connections.get_thread_connection().handle
+        with (
+            self.connections.exception_handler(sql),
+            scoped(handle.spark, INTERPRETED if interpreted else {}),
+        ):
+            _, cursor = self.connections.add_query(sql, auto_begin=False)
+            step = steps.keep(handle.spark, name, cursor.frame, few)
+        handle.steps.append(step.relation)
+        return step
+
+    @available.parse_none
+    def step_if_it_can(self, name: str, sql: str, few: bool, interpreted: bool) -> Step | None:
+        """Computes an intermediate result that there is another way to.
+
+        Args:
+            name: See `make_step`, with the other arguments.
+            sql: The query.
+            few: Whether it has few rows.
+            interpreted: Whether Spark interprets the query.
+
+        Returns:
+            None where the query failed.
+        """
+        try:
+            return self.make_step(name, sql, few, interpreted)
+        except DbtRuntimeError:
+            return None
+
+    @available.parse_none
+    def drop_steps(self) -> None:
+        """Lets go of the intermediate results of the node that runs."""
+        handle = self.connections.get_thread_connection().handle
+        while handle.steps:
+            handle.spark.catalog.dropTempView(handle.steps.pop())
+
+    @available.parse_none
+    def event_facts(self, step: Step, key: str, suffix: str | None) -> dict[str, Any]:
+        """See `steps.event_facts`."""
+        return steps.event_facts(step.rows, key, suffix)
+
+    @available.parse_none
+    def change_facts(self, step: Step, kind: str) -> dict[str, Any]:
+        """See `steps.change_facts`."""
+        return steps.change_facts(step.rows, kind)
+
+    @available.parse_none
+    def has_any(self, step: Step, column: str, value: bool) -> bool:
+        """See `steps.has_any`."""
+        return steps.has_any(step.rows, column, value)
+
+    @available.parse_none
+    def current_facts(self, step: Step) -> dict[str, int]:
+        """See `steps.current_facts`."""
+        return steps.current_facts(step.rows)
+
+    @available.parse_none
+    def listing(
+        self,
+        step: Step,
+        column: str,
+        values: list[Any],
+        columns: list[tuple[str, str | None]],
+        given: str | None = None,
+    ) -> str | None:
+        """See `steps.listing`, of the rows whose `column` has one of `values`, and `given` any."""
+        rows = steps.rows_where(step.rows, column, values)
+        if given is not None:
+            rows = rows.filter(rows[given].is_valid())
+        return steps.listing(rows, columns)
+
+    @available.parse_none
+    def bounds(
+        self, step: Step, column: str, values: list[Any], key: str, suffix: str | None
+    ) -> dict[str, Any] | None:
+        """See `steps.key_bounds`, of the rows whose `column` has one of `values`."""
+        rows = steps.rows_where(step.rows, column, values)
+        return steps.key_bounds(rows[key], key, suffix)
+
+    @available.parse_none
+    def partition_condition(self, step: Step) -> str:
+        """See `steps.partition_condition`."""
+        return steps.partition_condition(step.rows)
+
+    @available.parse_none
+    def publish_changes(self, table: str, version: int, step: Step) -> None:
+        """Keeps the changes of a table for those that read them later in this run.
+
+        Args:
+            table: Its name in SQL.
+            version: The version that the changes were made to.
+            step: The changes.
+        """
+        writes = [
+            commit["version"]
+            for commit in self._commits(table, version)
+            if commit["version"] > version
+        ]
+        if step.rows is not None and len(writes) == 1:
+            schema = (
+                self.connections.get_thread_connection().handle.spark.table(step.relation).schema
+            )
+            self.published[table] = (writes, step.rows, schema)
+
+    @available.parse_none
+    def published_changes(self, table: str, writes: list[int]) -> Step | None:
+        """Shows the changes of a table that its own run kept, if they are all there were.
+
+        Args:
+            table: Its name in SQL.
+            writes: The versions in which somebody wrote it since they were last read.
+        """
+        found = self.published.get(table)
+        if found is None or found[0] != writes:
+            return None
+        handle = self.connections.get_thread_connection().handle
+        step = steps.show(
+            handle.spark, "published", handle.spark.createDataFrame(*found[1:]), found[1]
+        )
+        handle.steps.append(step.relation)
+        return step
+
+    @available.parse_none
+    def query_types(self, sql: str) -> dict[str, str]:
+        """Returns the columns of a query with their types as SQL writes them, without running it.
+
+        Args:
+            sql: The query.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        with self.connections.exception_handler(sql):
+            fields = spark.sql(sql).schema.fields
+        return {field.name: field.dataType.simpleString() for field in fields}
+
+    @available.parse_none
+    def evolve(
+        self,
+        table: BaseRelation,
+        columns: dict[str, str],
+        images: list[str],
+        renames: dict[str, list[str]],
+        check: bool = False,
+    ) -> dict[str, Any]:
+        """Brings a table's columns to the declared ones, in its metadata alone.
+
+        Args:
+            table: The table.
+            columns: See `types.evolution`, with the other arguments.
+            images: Columns that remembered events keep, too.
+            renames: Name to former names.
+            check: Whether only to look what cannot be done.
+
+        Returns:
+            `types`: the table's columns, name to type. `problems`: why nothing was changed.
+        """
+        name = str(table)
+        known = self.query_types(f"select * from {name}")
+        found = types.evolution(known, columns, images, renames)
+        if check or found.problems or not found.changes:
+            return {"types": known, "problems": found.problems}
+        mode = (self.table_properties(name) or {}).get("delta.columnMapping.mode", "none")
+        for statement in types.statements(name, found.changes, is_mapped=mode != "none"):
+            self.execute(statement)
+        return {"types": self.query_types(f"select * from {name}"), "problems": []}
+
+    @available.parse_none
+    def write_changes(
+        self,
+        table: str,
+        sql: str,
+        version: int,
+        checkpoint: str,
+        interpreted: bool,
+        maintenance: list[str],
+    ) -> bool:
+        """Writes a table if it is still the one that the rows were computed from.
+
+        Delta refuses a second transaction of the same application and number, and skips a later
+        one: with the table's version as the number, of two writers that read the same version one
+        writes.
+
+        Args:
+            table: Its name in SQL.
+            sql: The statement that writes.
+            version: The version of the table that the rows were computed from.
+            checkpoint: The commit's user metadata, different from that of every other commit.
+            interpreted: Whether Spark interprets the statement instead of compiling it.
+            maintenance: Operations that change no rows.
+
+        Returns:
+            False if somebody else wrote since that version, and nothing was written.
+
+        Raises:
+            DbtRuntimeError: A writer that is no build of this package came between. The table's
+                checkpoint is void then, and the next build reads everything again.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        settings = {
+            CHECKPOINT: checkpoint,
+            "spark.databricks.delta.merge.materializeSource": "none",
+            "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+            **(INTERPRETED if interpreted else {}),
+        }
+        fence = {
+            "spark.databricks.delta.write.txnAppId": "dbt-spark-cdc",
+            "spark.databricks.delta.write.txnVersion": str(version + 1),
+        }
+        # A clone has the numbers of the table that it was made of: they may be ahead.
+        for more in (fence, {}):
+            if written_alone(self._commits(table, version), version, checkpoint, maintenance)[1]:
+                return False
+            try:
+                with self.connections.exception_handler(sql), scoped(spark, settings | more):
+                    self.connections.add_query(sql, auto_begin=False)
+            except DbtRuntimeError as exc:
+                if "DELTA_CONCURRENT" not in str(exc):
+                    raise
+                return False
+            later = self._commits(table, version)
+            ours, others = written_alone(later, version, checkpoint, maintenance)
+            if ours and others:
+                self._void_checkpoint(table)
+                raise DbtRuntimeError(
+                    f"cdc: another program wrote {table} at the same moment as this build. Run the "
+                    "build again: it compares the table with all that it is made of."
+                )
+            if ours:
+                self._compact_if_it_pays(table)
+                return True
+        return False
+
+    def _void_checkpoint(self, table: str) -> None:
+        """Writes a checkpoint that says of no row that it was read."""
+        spark = self.connections.get_thread_connection().handle.spark
+        with scoped(spark, {CHECKPOINT: json.dumps({"cdc": table})}):
+            self.execute(f"alter table {table} set tblproperties ('cdc.checkpoint' = 'void')")
+
+    def _compact_if_it_pays(self, table: str) -> None:
+        folder, version = self._delta_folder(table), self.logged_version(table)
+        if folder and version is not None and compaction_pays(folder, version):
+            self.execute(f"optimize {table}")
+
+    def _commits(self, table: str, since: int) -> list[Any]:
+        """The commits of a table after a version; at least the last one."""
+        newest = self.logged_version(table)
+        return self.newest_commits(table, 100 if newest is None else max(1, newest - since))
+
+    @available.parse_none
+    def is_there(self, table: str) -> bool:
+        """Asks the catalog, and not dbt's cache, whether a table or view is there.
+
+        Args:
+            table: Its name in SQL.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        return bool(spark.catalog.tableExists(table))
+
+    @available.parse_none
+    def table_properties(self, table: str) -> dict[str, str] | None:
+        """Returns the properties of a Delta table without a statement.
+
+        Args:
+            table: Its name in SQL.
+
+        Returns:
+            None where Spark must be asked.
+        """
+        metadata = self._delta_metadata(table)
+        return None if metadata is None else _as_dict(metadata.configuration())
+
+    @available.parse_none
+    def table_id(self, table: str) -> str | None:
+        """Returns what tells a Delta table from others that have, or had, its name.
+
+        Args:
+            table: Its name in SQL.
+
+        Returns:
+            None where Spark must be asked.
+        """
+        metadata = self._delta_metadata(table)
+        return None if metadata is None else str(metadata.id())
+
+    def _delta_metadata(self, table: str) -> Any:
+        """The metadata of a Delta table's newest version; None where Spark must be asked."""
+        spark = self.connections.get_thread_connection().handle.spark
+        folder = self._delta_folder(table)
+        if folder is None or not (folder / "_delta_log").is_dir():
+            return None
+        log = getattr(spark._jvm, "org.apache.spark.sql.delta.DeltaLog")
+        snapshot = log.forTable(spark._jsparkSession, str(folder)).update(
+            False, spark._jvm.scala.Option.empty(), spark._jvm.scala.Option.empty()
+        )
+        return snapshot.metadata()
 
     @available.parse_none
     def view_text(self, view: str) -> str | None:
@@ -176,6 +532,11 @@ class SparkCdcAdapter(SparkAdapter):
             if (now[name] if name in now else spark.conf.get(name, None)) != value:
                 return None
         return str(table.viewText().get())
+
+    @available.parse_none
+    def project_graph(self) -> dict[str, Any]:
+        """Returns the project's nodes and sources, which dbt does not show to unit tests."""
+        return getattr(self.get_macro_resolver(), "flat_graph", {})
 
     @available.parse_none
     def once(self, name: str, ask: Callable[..., Any], *arguments: Any) -> Any:

@@ -11,6 +11,7 @@ from dbt.adapters.sparkcdc import metastore
 GIB = 1024**3
 MAX_DRIVER_MEMORY = 8 * GIB
 MEMORY_IF_UNKNOWN = 4 * GIB
+CHANGE_FEED = "spark.databricks.delta.changeDataFeed"
 
 # dbt's work is planning hundreds of different statements, each once. Java's optimizing compiler
 # takes a third of the processor for code that hardly runs again: it gets four times the usual proof
@@ -72,6 +73,10 @@ def launch_settings(
         # VACUUM lists a table's folders in so many tasks, by default 10,000.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * cores),
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        # It counts the commits of a process: every scheduled build would compact every table once.
+        "spark.databricks.delta.autoCompact.enabled": "false",
+        # Names are mapped to columns, and types only widen: older changes read as the table is now.
+        f"{CHANGE_FEED}.unsafeBatchReadOnIncompatibleSchemaChanges.enabled": "true",
         # Lists are aggregated in a hash table, and beyond 128 groups by sorting, twice. Our rows
         # come sorted already.
         "spark.sql.execution.useObjectHashAggregateExec": "false",
@@ -87,6 +92,8 @@ def launch_settings(
     options = [
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f'-Dderby.stream.error.file="{spark_log.with_name("derby.log")}"',
+        # In any other zone Delta checks the state of a small table with every commit.
+        "-Duser.timezone=UTC",
         "-XX:-UsePerfData",
         "-XX:-DontCompileHugeMethods",
         *java_options,

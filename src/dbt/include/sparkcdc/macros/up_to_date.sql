@@ -1,6 +1,10 @@
-{# A view or snapshot that is what it was already ends before dbt makes views, asks for columns and merges.
-   Which ones these are a package tells: by itself the adapter builds all of them. Incremental models have no such
-   way round: dbt takes a Python model's code from no materialization that calls another one. #}
+{# What a package can tell of its own nodes, so that they need not go through all that dbt does for any node.
+
+   `is_up_to_date`: a view, snapshot or Python model stays what it is.
+   `batch_update`: brings a table up to date by itself, and returns what came of it; none where it is not its own.
+   `batch_position`: what the merge of a Python model is to note in its commit, asked for before the model reads; none where that is nothing.
+   `set_batch_position`: has the next commit note it.
+   By itself the adapter builds everything as dbt-spark does. #}
 {% macro is_up_to_date() %}
   {{ return(adapter.dispatch('is_up_to_date', 'dbt')()) }}
 {% endmacro %}
@@ -11,8 +15,58 @@
 {% endmacro %}
 
 
-{% macro sparkcdc__keep(type) %}
-  {% call noop_statement('main', 'nothing new') %}-- nothing new{% endcall %}
+{% macro updates_itself() %}
+  {{ return(adapter.dispatch('updates_itself', 'dbt')()) }}
+{% endmacro %}
+
+
+{% macro default__updates_itself() %}
+  {{ return(false) }}
+{% endmacro %}
+
+
+{% macro batch_update() %}
+  {{ return(adapter.dispatch('batch_update', 'dbt')()) }}
+{% endmacro %}
+
+
+{% macro default__batch_update() %}
+  {{ return('OK') }}
+{% endmacro %}
+
+
+{% macro batch_position() %}
+  {{ return(adapter.dispatch('batch_position', 'dbt')()) }}
+{% endmacro %}
+
+
+{% macro default__batch_position() %}
+  {{ return(none) }}
+{% endmacro %}
+
+
+{% macro set_batch_position(position) %}
+  {{ return(adapter.dispatch('set_batch_position', 'dbt')(position)) }}
+{% endmacro %}
+
+
+{% macro default__set_batch_position(position) %}{% endmacro %}
+
+
+{% macro sparkcdc__update(type) %}
+  {{ run_hooks(pre_hooks, inside_transaction=False) }}
+  {{ run_hooks(pre_hooks) }}
+  {% set outcome = batch_update() %}
+  {% do apply_grants(this, config.get('grants'), should_revoke(true, false)) %}
+  {% do persist_docs(this, model) %}
+  {{ run_hooks(post_hooks) }}
+  {{ run_hooks(post_hooks, inside_transaction=False) }}
+  {{ return(sparkcdc__keep(type, outcome)) }}
+{% endmacro %}
+
+
+{% macro sparkcdc__keep(type, outcome='nothing new') %}
+  {% call noop_statement('main', outcome) %}-- {{ outcome }}{% endcall %}
   {{ return({'relations': [this.incorporate(type=type)]}) }}
 {% endmacro %}
 
@@ -23,5 +77,64 @@
 
 
 {% materialization snapshot, adapter='sparkcdc' %}
-  {{ return(sparkcdc__keep('table') if is_up_to_date() else materialization_snapshot_spark()) }}
+  {% if is_up_to_date() %}
+    {{ return(sparkcdc__keep('table')) }}
+  {% elif updates_itself() %}
+    {{ return(sparkcdc__update('table')) }}
+  {% endif %}
+  {{ return(materialization_snapshot_spark()) }}
+{% endmaterialization %}
+
+
+{# dbt runs a Python model's code for a materialization itself, and for none that another one calls: Python models have their own
+   way here. #}
+{% materialization incremental, adapter='sparkcdc', supported_languages=['sql', 'python'] %}
+  {% if model.language == 'sql' %}
+    {{ return(sparkcdc__update('table') if updates_itself() else materialization_incremental_spark()) }}
+  {% endif %}
+  {% set existing = load_relation(this) %}
+  {% set merges = existing is not none and not existing.is_view and not should_full_refresh() %}
+  {% set written = this.incorporate(path={'identifier': this.identifier ~ '__dbt_tmp'}) if merges else this %}
+  {% set file_format = dbt_spark_validate_get_file_format(config.get('file_format', 'delta')) %}
+  {% set strategy = dbt_spark_validate_get_incremental_strategy(config.get('incremental_strategy') or 'append', file_format) %}
+  {% if strategy in ['insert_overwrite', 'microbatch'] and config.get('partition_by') %}
+    {% call statement() %}
+      set spark.sql.sources.partitionOverwriteMode = DYNAMIC
+    {% endcall %}
+  {% endif %}
+  {{ run_hooks(pre_hooks, inside_transaction=False) }}
+  {{ run_hooks(pre_hooks) }}
+  {% if merges and is_up_to_date() %}
+    {% call noop_statement('main', 'nothing new') %}-- nothing new{% endcall %}
+  {% else %}
+    {% if existing is not none and not merges and not existing.is_delta %}
+      {% do adapter.drop_relation(existing) %}
+    {% endif %}
+    {% set position = batch_position() if merges else none %}
+    {% call statement('create_tmp_relation' if merges else 'main', language='python') %}
+      {{ create_table_as(merges, written, compiled_code, 'python') }}
+    {% endcall %}
+    {% if merges %}
+      {% set schema_change = incremental_validate_on_schema_change(config.get('on_schema_change'), default='ignore') %}
+      {% do process_schema_changes(schema_change, written, existing) %}
+      {% set sql = dbt_spark_get_incremental_sql(
+        strategy, written, this, existing, config.get('unique_key'), config.get('incremental_predicates')
+      ) %}
+      {# After the columns were added: a commit of new columns alone must not say that their rows are there. #}
+      {% if position is not none %}
+        {% do set_batch_position(position) %}
+      {% endif %}
+      {% call statement('main') %}
+        {{ sql }}
+      {% endcall %}
+      {% call statement('drop_relation') %}
+        drop table if exists {{ written }}
+      {% endcall %}
+    {% endif %}
+  {% endif %}
+  {% do apply_grants(this, config.get('grants'), should_revoke(existing, should_full_refresh())) %}
+  {% do persist_docs(this, model) %}
+  {{ run_hooks(post_hooks) }}
+  {{ run_hooks(post_hooks, inside_transaction=False) }}
+  {{ return({'relations': [this]}) }}
 {% endmaterialization %}

@@ -1,0 +1,39 @@
+"""Spark settings for the time of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Over few rows a statement costs Spark more to plan and compile than to compute.
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@contextmanager
+def scoped(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Sets Spark settings, and restores what they were, in any case.
+
+    Args:
+        spark: The session, which nothing else uses meanwhile.
+        settings: Settings by name.
+    """
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, former)

@@ -1,0 +1,277 @@
+"""Intermediate results of a node: rows in the session, and what they tell without a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from dbt.adapters.sparkcdc.cursor import literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# More keys make a statement longer than the rows that they exclude are worth.
+MOST_LISTED = 2000
+MOST_LITERAL_CHARS = 100_000
+# Each group of keys is a condition of its own.
+MOST_GROUPS = 50
+# A long text as the border of a range only makes a statement longer.
+MOST_BORDER_CHARS = 100
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Step:
+    """An intermediate result.
+
+    Attributes:
+        relation: The temporary view that reads it, unique in the process.
+        rows: Its rows, where there are few; None where Spark keeps them.
+    """
+
+    relation: str
+    rows: pa.Table | None
+
+    def __str__(self) -> str:
+        return self.relation
+
+
+def keep(spark: SparkSession, name: str, frame: DataFrame, few: bool) -> Step:
+    """Computes a query once, and shows the result as a temporary view.
+
+    Args:
+        spark: The session of the node.
+        name: What the rows are, for people who read plans.
+        frame: The query.
+        few: Whether it has few rows: they go through this process's memory, and the statements that
+            read them are planned for what they are. Otherwise Spark keeps them, and spills.
+    """
+    frame = _with_nulls(frame) if few else frame
+    rows = frame.toArrow() if few else None
+    kept = frame.localCheckpoint() if rows is None else spark.createDataFrame(rows, frame.schema)
+    return show(spark, name, kept, rows)
+
+
+def _with_nulls(frame: DataFrame) -> DataFrame:
+    """Arrow takes no NULL for a struct whose fields have none, as a NOT NULL column makes it."""
+    wanted = _nullable(frame.schema)
+    return frame if wanted == frame.schema else frame.to(wanted)
+
+
+def _nullable(kind: Any, inside: bool = False) -> Any:
+    from pyspark.sql.types import ArrayType, StructField, StructType
+
+    if isinstance(kind, StructType):
+        return StructType(
+            [
+                StructField(f.name, _nullable(f.dataType, True), f.nullable or inside)
+                for f in kind.fields
+            ]
+        )
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType), kind.containsNull)
+    return kind
+
+
+def show(spark: SparkSession, name: str, frame: DataFrame, rows: pa.Table | None) -> Step:
+    """Shows a computed result as a temporary view.
+
+    Args:
+        spark: The session of the node.
+        name: What the rows are.
+        frame: The result.
+        rows: Its rows, where this process has them.
+    """
+    step = Step(f"cdc_{name}_{next(_numbers)}", rows)
+    frame.createOrReplaceTempView(step.relation)
+    return step
+
+
+def event_facts(rows: pa.Table, key: str, suffix: str | None) -> dict[str, Any]:
+    """Counts new events, and finds where their keys are.
+
+    Args:
+        rows: New events, as the fold reads them.
+        key: The first key column.
+        suffix: What ends a literal of its type; None for text; `unknown` for types whose literals
+            do not mean the same under all settings.
+
+    Returns:
+        `good`: events without the ends of moved keys. `truncates`: rows. `truncate_events`:
+        different ones. `partial`: whether an event leaves columns unset. `bounds`: `key`, `low`,
+        `high` and `listed` as literals; None where the keys cannot be told.
+    """
+    operation = rows["_op"]
+    is_good = pc.not_equal(operation, "M")
+    if "_former_entity_ids" in rows.column_names:
+        is_good = pc.and_(is_good, pc.equal(pc.list_value_length(rows["_former_entity_ids"]), 0))
+    is_truncate = pc.equal(operation, "T")
+    truncates = rows.filter(is_truncate)["_event_id"]
+    unset = pc.list_value_length(rows["_unset"])
+    return {
+        "good": _count(is_good),
+        "truncates": len(truncates),
+        "truncate_events": len(truncates.unique()),
+        "partial": bool(pc.any(pc.greater(unset, 0)).as_py()),
+        "bounds": key_bounds(rows[key], key, suffix),
+    }
+
+
+def key_bounds(values: pa.ChunkedArray, key: str, suffix: str | None) -> dict[str, Any] | None:
+    """Returns where keys are, as literals: their range, and a list where they are few.
+
+    Args:
+        values: The keys; NULL is none.
+        key: The column's name.
+        suffix: See `event_facts`.
+    """
+    keys = values.drop_null().unique()
+    if suffix == "unknown" or not len(keys) or not _is_readable(keys):
+        return None
+    # Spark compares texts by their bytes.
+    texts = sorted(keys.to_pylist(), key=lambda v: v.encode() if isinstance(v, str) else v)
+    if max(len(str(texts[0])), len(str(texts[-1]))) > MOST_BORDER_CHARS:
+        return None
+    listed = _literals(texts, suffix) if len(texts) <= MOST_LISTED else []
+    low, high = _literals([texts[0], texts[-1]], suffix)
+    return {
+        "key": quoted(key),
+        "low": low,
+        "high": high,
+        "listed": listed if sum(map(len, listed)) <= MOST_LITERAL_CHARS else [],
+    }
+
+
+def change_facts(rows: pa.Table, kind: str) -> dict[str, Any]:
+    """Counts changes, and what the new events did.
+
+    Args:
+        rows: Changes of a table.
+        kind: The column that says what a change is.
+
+    Returns:
+        `kinds`: how many of each. `effects`: sums of the fields of `_effects`.
+    """
+    kinds = {pair["values"]: pair["counts"] for pair in pc.value_counts(rows[kind]).to_pylist()}
+    effects: dict[str, int] = {}
+    column = rows["_effects"].drop_null()
+    for field in column.type:
+        values = [pc.struct_field(chunk, field.name) for chunk in column.chunks]
+        effects[field.name] = sum(int(pc.sum(chunk).as_py() or 0) for chunk in values)
+    return {"kinds": kinds, "effects": effects}
+
+
+def current_facts(rows: pa.Table) -> dict[str, int]:
+    """Counts the changes of a final table: all of them, and those of known rows.
+
+    Args:
+        rows: Rows with `_current_op`, NULL where nothing changes, and `_is_known`.
+    """
+    changed = rows.filter(rows["_current_op"].is_valid())
+    return {"changed": len(changed), "touched": _count(changed["_is_known"])}
+
+
+def partition_condition(rows: pa.Table) -> str:
+    """Returns a condition that is true of the rows of some partitions, and of no others.
+
+    Args:
+        rows: The values of the partition columns, a row a partition.
+    """
+    names = [quoted(name) for name in rows.column_names]
+    partitions = []
+    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        parts = [
+            f"{name} is null" if value is None else f"{name} = {literal(value)}"
+            for name, value in zip(names, values, strict=True)
+        ]
+        partitions.append(f"({' and '.join(parts)})")
+    return f"({' or '.join(partitions) or 'false'})"
+
+
+def has_any(rows: pa.Table, column: str, value: bool) -> bool:
+    """Returns whether a boolean column has a value somewhere.
+
+    Args:
+        rows: Rows of a step.
+        column: The column.
+        value: True or False.
+    """
+    return bool(pc.any(pc.equal(rows[column], value)).as_py())
+
+
+def rows_where(rows: pa.Table, column: str, values: Sequence[Any]) -> pa.Table:
+    """Returns the rows whose column has one of some values.
+
+    Args:
+        rows: Rows of a step.
+        column: The column.
+        values: The values.
+    """
+    return rows.filter(pc.is_in(rows[column], value_set=pa.array(values)))
+
+
+def listing(rows: pa.Table, columns: Sequence[tuple[str, str | None]]) -> str | None:
+    """Returns a condition that is true of rows with one of these keys, and of no others.
+
+    Args:
+        rows: Rows of a step; no key is NULL.
+        columns: Key columns, each with the suffix of its literals as for `event_facts`.
+
+    Returns:
+        None where the keys are too many, or of types whose literals cannot be written.
+    """
+    if len(rows) > MOST_LISTED or any(suffix == "unknown" for _, suffix in columns):
+        return None
+    if any(rows[name].null_count or not _is_readable(rows[name]) for name, _ in columns):
+        return None
+    names = [quoted(name) for name, _ in columns]
+    values = [_literals(rows[name].to_pylist(), suffix) for name, suffix in columns]
+    keys = _is_one_of(names, list(zip(*values, strict=True)))
+    bounds = key_bounds(rows[columns[0][0]], *columns[0])
+    if keys is None or len(keys) > MOST_LITERAL_CHARS:
+        return None
+    if bounds is None:
+        return keys
+    return f"{names[0]} between {bounds['low']} and {bounds['high']} and {keys}"
+
+
+def _is_one_of(names: list[str], keys: list[tuple[str, ...]]) -> str | None:
+    """Delta takes a list for one column only: further columns are grouped by their values."""
+    if len(names) == 1:
+        return f"{names[0]} in ({', '.join(key[0] for key in keys)})"
+    fewest = min(range(len(names)), key=lambda place: len({key[place] for key in keys}))
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for key in keys:
+        groups.setdefault(key[fewest], []).append(key[:fewest] + key[fewest + 1 :])
+    if len(groups) > MOST_GROUPS:
+        return None
+    others = names[:fewest] + names[fewest + 1 :]
+    conditions = []
+    for value, rest in groups.items():
+        inner = _is_one_of(others, rest)
+        if inner is None:
+            return None
+        conditions.append(f"({names[fewest]} = {value} and {inner})")
+    return f"({' or '.join(conditions)})"
+
+
+def _is_readable(values: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether texts are UTF-8. Spark keeps others as they are, and no literal can say them."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _literals(values: Sequence[Any], suffix: str | None) -> list[str]:
+    return [literal(value) if suffix is None else f"{value}{suffix}" for value in values]
+
+
+def _count(mask: pa.ChunkedArray) -> int:
+    return int(pc.sum(pc.cast(mask, pa.int64())).as_py() or 0)
