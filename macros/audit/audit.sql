@@ -37,7 +37,7 @@ control_counts as (
 ),
 
 remembered_events as (
-    select explode(filter(_events, event -> event._op in ({{ kept_ops }}))._event_id) as _event_id
+    select explode(coalesce(filter(_events, event -> event._op in ({{ kept_ops }}))._event_id, array(_event_id))) as _event_id
     from {{ history if d.history else current }}
     {%- if tombstones %}
     union all

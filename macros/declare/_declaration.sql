@@ -4,10 +4,13 @@
 -#}
 
 {% macro _declaration(relation) -%}
+    {#- dbt's `--empty` and `--sample` hand in a relation that is written as a subquery. -#}
+    {%- set relation_name = relation if relation is string else relation.render() -%}
     {%- set found = [] -%}
     {%- for names in model.sources -%}
-        {%- for node in graph.sources.values() -%}
-            {%- if node.source_name == names[0] and node.name == names[1] and node.relation_name == relation | string -%}
+        {%- for node in cdc._graph().sources.values() -%}
+            {%- set names_of_relation = [node.relation_name, cdc._fixture_name(node.source_name ~ "__" ~ node.name)] -%}
+            {%- if node.source_name == names[0] and node.name == names[1] and relation_name in names_of_relation -%}
                 {%- do found.append(node) -%}
             {%- endif -%}
         {%- endfor -%}
@@ -26,9 +29,14 @@
 {%- endmacro %}
 
 
-{#- The model or snapshot of this project that makes a relation. None where none does. -#}
+{#-
+    The model or snapshot of this project that builds a relation. None where none does. By its name: dbt hands in a part of the relation
+    where `--empty` or `--sample` ask for one.
+-#}
 {% macro _node_of(relation) -%}
-    {%- for node in graph.nodes.values() | selectattr("relation_name", "equalto", relation | string) -%}
+    {%- for node in cdc._graph().nodes.values() if node.resource_type in ["model", "snapshot", "seed"]
+        and (node.alias == relation.identifier and node.schema == relation.schema
+            or relation.identifier == cdc._fixture_name(node.name)) -%}
         {{ return(node) }}
     {%- endfor -%}
     {{ return(none) }}
@@ -37,19 +45,25 @@
 
 {#- The declaration behind a history or a final table: that of the one source its ancestors read. None without one. -#}
 {% macro _upstream_declaration(node) -%}
-    {%- set ids = node.depends_on.nodes | list -%}
-    {%- set declared = [] -%}
-    {%- for id in ids -%}
-        {%- if id.startswith("source.") -%}
-            {%- if (graph.sources[id].config.get("meta") or graph.sources[id].meta or {}).get("cdc") is not none -%}
-                {%- do declared.append(graph.sources[id]) -%}
+    {%- set sources = cdc._declared_sources(node) -%}
+    {{ return(cdc._read_declaration(sources[0]) if sources else none) }}
+{%- endmacro %}
+
+
+{#- The declared source tables that a node reads, itself or through its ancestors. -#}
+{% macro _declared_sources(node) -%}
+    {%- set found = [] -%}
+    {%- for id in node.depends_on.nodes -%}
+        {%- if id.startswith("model.") or id.startswith("snapshot.") -%}
+            {%- do found.extend(cdc._declared_sources(cdc._graph().nodes[id])) -%}
+        {%- elif id.startswith("source.") -%}
+            {%- set source = cdc._graph().sources[id] -%}
+            {%- if (source.config.get("meta") or source.meta or {}).get("cdc") is not none -%}
+                {%- do found.append(source) -%}
             {%- endif -%}
-        {%- elif id.startswith("model.") or id.startswith("snapshot.") -%}
-            {%- set above = cdc._upstream_declaration(graph.nodes[id]) -%}
-            {%- if above -%}{{ return(above) }}{%- endif -%}
         {%- endif -%}
     {%- endfor -%}
-    {{ return(cdc._read_declaration(declared[0]) if declared else none) }}
+    {{ return(found | unique(attribute="unique_id") | list) }}
 {%- endmacro %}
 
 
@@ -62,14 +76,16 @@
     {%- set landed = given.get("landed", false) -%}
     {%- set format = given.get("format") -%}
     {%- set traits = cdc._formats().get(format, {}) -%}
-    {%- set except_columns = cdc._as_list(given.get("except_columns")) -%}
+    {%- set spelled = {} -%}
+    {%- for column in node.columns.values() -%}{%- do spelled.update({column.name | lower: column.name}) -%}{%- endfor -%}
+    {%- set except_columns = cdc._as_declared(spelled, given.get("except_columns")) -%}
     {%- set columns = [] -%}
     {%- set left_out = [] -%}
     {%- for column in node.columns.values() -%}
         {%- do (left_out if column.name in except_columns else columns).append(
             {"name": column.name, "type": (column.data_type or "") | lower}) -%}
     {%- endfor -%}
-    {%- set keys = cdc._as_list(given.get("keys")) -%}
+    {%- set keys = cdc._as_declared(spelled, given.get("keys")) -%}
     {%- set declaration = {
         "table": node.source_name ~ "." ~ node.name,
         "file": node.original_file_path,
@@ -85,13 +101,15 @@
         "operation": given.get("operation"),
         "apply_as_deletes": given.get("apply_as_deletes"),
         "apply_as_truncates": given.get("apply_as_truncates"),
-        "ignore_null_updates": given.get("ignore_null_updates", false),
-        "track_history_columns": cdc._as_list(given.get("track_history_columns")),
+        "changed_columns": given.get("changed_columns"),
+        "ignore_null_updates": given.get("ignore_null_updates", false) if given.get("ignore_null_updates") is boolean
+            else cdc._as_declared(spelled, given.get("ignore_null_updates")) or false,
+        "track_history_columns": cdc._as_declared(spelled, given.get("track_history_columns")),
         "batch_order": given.get("batch_order"),
         "history": given.get("history", true),
         "insert_only": given.get("insert_only", false),
         "key_changes": given.get("key_changes", false),
-        "renames": cdc._former_names(given.get("renames")),
+        "renames": cdc._former_names(spelled, given.get("renames")),
         "partition_by": given.get("partition_by") or {},
         "on_bad_event": given.get("on_bad_event", "quarantine"),
         "payload": given.get("payload", "value" if landed or traits.get("payload") else none),
@@ -102,7 +120,7 @@
         "origin": given.get("origin", "concat(_file, ':', _row)" if landed else none),
         "problem": "_problem" if landed else none,
         "source_table": cdc._as_list(given.get("source_table")),
-        "encodings": given.get("encodings") or {},
+        "encodings": cdc._keys_as_declared(spelled, given.get("encodings") or {}),
         "message_key": given.get("message_key"),
         "old_key": given.get("old_key"),
         "unavailable_value": given.get("unavailable_value", "__debezium_unavailable_value"),
@@ -144,15 +162,15 @@
             "changed_before": true, "bytes": "base64"},
         "canal": {"payload": true, "json": true, "operation": true, "event_time": true, "table": true, "changed_before": true,
             "bytes": "latin1"},
-        "delta_cdf": {"columns": true, "sequence": true, "operation": true, "event_time": true},
+        "delta_cdf": {"columns": true, "sequence": true, "operation": "own", "event_time": true},
     }) }}
 {%- endmacro %}
 
 
 {#- `renames`, each with the list of its former names. What is no mapping is for the checks to refuse. -#}
-{% macro _former_names(renames) -%}
+{% macro _former_names(spelled, renames) -%}
     {%- set former = {} -%}
-    {%- for name, names in (renames.items() if renames is mapping else []) -%}
+    {%- for name, names in (cdc._keys_as_declared(spelled, renames).items() if renames is mapping else []) -%}
         {%- do former.update({name: cdc._as_list(names)}) -%}
     {%- endfor -%}
     {{ return(former) }}
@@ -164,4 +182,22 @@
         {{ return([]) }}
     {%- endif -%}
     {{ return([value] if value is string else value | list) }}
+{%- endmacro %}
+
+
+{#- Names of columns in the spelling of their declaration, for Spark's names ignore case. -#}
+{% macro _as_declared(spelled, value) -%}
+    {%- set names = [] -%}
+    {%- for name in cdc._as_list(value) -%}{%- do names.append(spelled.get(name | lower, name)) -%}{%- endfor -%}
+    {{ return(names) }}
+{%- endmacro %}
+
+
+{% macro _keys_as_declared(spelled, values) -%}
+    {%- if values is not mapping -%}
+        {{ return(values) }}
+    {%- endif -%}
+    {%- set found = {} -%}
+    {%- for name, value in values.items() -%}{%- do found.update({spelled.get(name | lower, name): value}) -%}{%- endfor -%}
+    {{ return(found) }}
 {%- endmacro %}

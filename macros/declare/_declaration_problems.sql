@@ -6,7 +6,7 @@
     {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
-        "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
+        "changed_columns", "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
         "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
     ] -%}
     {%- for option in given if option not in known -%}
@@ -43,6 +43,9 @@
         {%- elif not cdc._is_spark_type(column.type) -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has the data_type `" ~ column.type ~ "`, which Spark does"
                 ~ " not have. Use a Spark SQL type such as bigint, string, decimal(12,2), timestamp or date.") -%}
+        {%- elif "" in (cdc._struct_fields(column.type) or {}).values() -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ". Write the fields of a struct with a colon:"
+                ~ " struct<name: type>.") -%}
         {%- elif column.type.startswith("map<") or column.type == "variant" -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ", which Spark cannot compare."
                 ~ " Declare it as string (JSON text) or struct.") -%}
@@ -63,6 +66,7 @@
     {%- do problems.extend(cdc._rename_problems(d, given, at, names)) -%}
     {%- do problems.extend(cdc._sequence_problems(d, at)) -%}
     {%- do problems.extend(cdc._option_problems(d, given, at)) -%}
+    {%- do problems.extend(cdc._expression_problems(d, at)) -%}
     {%- if d.format == "flagged" and not d.operation and not d.apply_as_deletes -%}
         {%- do problems.append(at ~ "neither `operation` nor `apply_as_deletes`. Name the flag column, or the condition that marks"
             ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}
@@ -147,7 +151,8 @@
             ~ " rows of a message are in order by themselves."]) }}
     {%- elif d.format == "dms" and not d.payload -%}
         {{ return([at ~ "no `sequence_by`. Files of DMS carry no position by themselves: name the column that holds"
-            ~ " `$AR_H_CHANGE_SEQ` or the commit time."]) }}
+            ~ " `$AR_H_CHANGE_SEQ` or the commit time. Where the events are messages, with `metadata`, declare the column that holds them:"
+            ~ " `payload: value`."]) }}
     {%- elif not d.traits.sequence -%}
         {{ return([at ~ "no `sequence_by`. Name the column, expression or list that orders the events."]) }}
     {%- endif -%}
@@ -158,6 +163,10 @@
 {#- Options that the format does not have, and encodings that mean nothing. -#}
 {% macro _option_problems(d, given, at) -%}
     {%- set problems = [] -%}
+    {%- if d.changed_columns and d.format != "flagged" -%}
+        {%- do problems.append(at ~ "`changed_columns` belongs to the format flagged; an event of " ~ d.format
+            ~ " shows by itself which columns it has. Remove it.") -%}
+    {%- endif -%}
     {%- for option in ["operation", "apply_as_deletes", "apply_as_truncates"] if d[option] and d.format != "flagged" -%}
         {%- if option != "operation" or d.traits.operation != "own" -%}
             {%- do problems.append(at ~ "`" ~ option ~ "` belongs to the format flagged; " ~ d.format
@@ -196,19 +205,71 @@
 {%- endmacro %}
 
 
-{#- Names of the canonical event and of the columns that history and final tables add. -#}
+{#-
+    Names of the canonical event and of the columns that history and final tables add, Delta's own of a change feed, and those of
+    intermediate tables.
+-#}
 {% macro _is_reserved(name) -%}
     {%- set lowered = name | lower -%}
     {{ return(
         lowered in ["_op", "_seq", "_seq_end", "_ts", "_event_id", "_unset", "_arrived", "_row_id", "_events", "dbt_scd_id",
-            "dbt_updated_at", "dbt_valid_from", "dbt_valid_to", "dbt_change_type",
+            "dbt_updated_at", "dbt_valid_from", "dbt_valid_to", "dbt_change_type", "_reason", "_payload", "_origin", "_row_kind",
+            "_change_type", "_commit_version", "_commit_timestamp",
             "_entity_id", "_ended_entity_id", "_former_entity_ids", "_segment_id", "_left_segment_id", "_ended_segment_id",
             "_resolved", "_is_new", "_is_move", "_is_truncate", "_truncate", "_is_end", "_is_repeated", "_is_late", "_is_tied",
             "_ordinal", "_is_birth", "_is_close", "_created", "_is_image", "_is_first", "_is_start", "_is_change", "_version",
-            "_positions", "_values", "_change", "_close", "_from", "_first_event_id", "_effects", "_image", "_event", "_reason",
-            "_payload", "_origin", "_row_kind"]
-        or lowered.startswith("_old_") or lowered.startswith("_cdc_")
+            "_positions", "_values", "_change", "_close", "_from", "_first_event_id", "_effects", "_image", "_event", "_newest",
+            "_latest", "_age", "_end", "_truncated"]
+        or lowered.startswith("_old_") or lowered.startswith("_cdc_") or lowered.startswith("__cdc_")
     ) }}
+{%- endmacro %}
+
+
+{#- The fields of `_message` that each format reads. Everything else of an event is read from its text. -#}
+{% macro _message_fields(format) -%}
+    {{ return({
+        "change_event": ["changetype", "timestamp", "columnnames", "columnvalues", "oldkeynames", "oldkeyvalues"],
+        "debezium": ["op", "before", "after", "source", "transaction", "__op", "__deleted", "payload", "schema"],
+        "wal2json_v1": ["change", "timestamp", "nextlsn"],
+        "wal2json_v2": ["action", "timestamp", "lsn", "columns", "identity", "schema", "table"],
+        "dms": ["data", "before-image", "metadata"],
+        "goldengate": ["table", "op_type", "op_ts", "pos", "before", "after"],
+        "maxwell": ["database", "table", "type", "ts", "xid", "xoffset", "commit", "position", "data", "old"],
+        "canal": ["database", "table", "type", "isddl", "es", "data", "old"],
+    }.get(format, [])) }}
+{%- endmacro %}
+
+
+{#- Expressions that ask `_message` for what it does not have. Spark would name neither the table nor the option. -#}
+{% macro _expression_problems(d, at) -%}
+    {%- set problems = [] -%}
+    {%- set read = cdc._message_fields(d.format) if d.payload else [] -%}
+    {%- set before_parsing = ["where", "arrival", "origin"] -%}
+    {%- set options = before_parsing + ["sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
+        "changed_columns", "message_key", "old_key"] -%}
+    {%- for option in options -%}
+        {%- set given = cdc._as_list(d[option]) if d[option] is string or d[option] is sequence else [] -%}
+        {%- for expression in given if expression is string -%}
+            {%- set seen = [] -%}
+            {%- for field in modules.re.findall("(?i)(?<![\\w`.])_message\\b(?:[.]`?([\\w-]+))?", expression) -%}
+                {%- if field | lower not in seen -%}
+                    {%- do seen.append(field | lower) -%}
+                    {%- set text = "get_json_object(" ~ (d.payload or "value") ~ ", '$." ~ (field or "<path>") ~ "')" -%}
+                    {%- if option in before_parsing and read -%}
+                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message`, which is not there yet. Write `" ~ text ~ "`.") -%}
+                    {%- elif not read -%}
+                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message`, which is there where events are JSON text"
+                            ~ " (`payload`). Name the raw table's columns.") -%}
+                    {%- elif field | lower not in read -%}
+                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message" ~ ("." ~ field if field else "")
+                            ~ "`. Of an event of " ~ d.format ~ " `_message` has the fields " ~ (read | join(", "))
+                            ~ "; read others from the text: `" ~ text ~ "`.") -%}
+                    {%- endif -%}
+                {%- endif -%}
+            {%- endfor -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {{ return(problems) }}
 {%- endmacro %}
 
 

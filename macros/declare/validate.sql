@@ -1,4 +1,6 @@
-{#- Checks every declaration of the project at once, before anything is written: for `on-run-start`. -#}
+{#-
+    Checks every declaration of the project at once, and what is built of them, before anything is written: for `on-run-start`.
+-#}
 {% macro validate() -%}
     {{ return(adapter.dispatch("validate", "cdc")()) }}
 {%- endmacro %}
@@ -7,10 +9,14 @@
 {% macro default__validate() -%}
     {%- if execute -%}
         {%- set problems = [] -%}
-        {%- for node in graph.sources.values() -%}
+        {%- for node in cdc._graph().sources.values() -%}
             {%- if "cdc" in ((node.config.get("meta") or node.meta) or {}) -%}
                 {%- do problems.extend(cdc._read_declaration(node).problems) -%}
             {%- endif -%}
+        {%- endfor -%}
+        {#- What is built of a declaration is compared with it: that must be sound first. -#}
+        {%- for node in (cdc._graph().nodes.values() if not problems else []) -%}
+            {%- do problems.extend(cdc._node_problems(node)) -%}
         {%- endfor -%}
         {%- if problems -%}
             {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}

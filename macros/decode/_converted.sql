@@ -1,13 +1,47 @@
 {#-
-    Text to the declared types. A value that its type cannot hold exactly becomes NULL here and is named by `_misfit`: nothing is
-    rounded, cut off or guessed.
+    A value in its declared type. What the type cannot hold exactly becomes NULL here, with all that it is a part of, and is named by
+    `_misfit`: nothing is rounded, cut off or guessed. A floating-point number is the nearest one.
 -#}
 {% macro _converted(d, value, type, name=none) -%}
-    {%- set text = "cast(" ~ value ~ " as string)" if d.traits.columns else value -%}
+    {{ return(cdc._typed_value(d, value, type) if d.traits.columns else cdc._text_value(d, value, type, name)) }}
+{%- endmacro %}
+
+
+{#-
+    A raw column in its declared type. Spark knows `typeof` while it plans, so that of these branches one is left, and of a column that has
+    its declared type already nothing but the column. What a plain cast would cut is converted from its text, as in all formats.
+-#}
+{% macro _typed_value(d, value, type) -%}
+    {%- set raw = "typeof(" ~ value ~ ")" -%}
+    {%- set same = "lower(" ~ raw ~ ") = lower(typeof(cast(null as " ~ type ~ ")))" -%}
+    {%- set plain = "try_cast(" ~ value ~ " as " ~ type ~ ")" -%}
+    {%- set text = "cast(" ~ value ~ " as string)" -%}
+    {%- if type in cdc._integer_types() -%}
+        {%- set whole = "try_cast(" ~ cdc._exact_decimal(text, "decimal(20,0)") ~ " as " ~ type ~ ")" -%}
+        {{ return("if(" ~ raw ~ " rlike '^(float|double|decimal|timestamp)', " ~ whole ~ ", " ~ plain ~ ")") }}
+    {%- elif cdc._decimal_digits(type) -%}
+        {{ return("if(" ~ same ~ " or " ~ raw ~ " rlike 'int$', " ~ plain ~ ", " ~ cdc._exact_decimal(text, type) ~ ")") }}
+    {%- elif type == "double" -%}
+        {{ return("if(" ~ raw ~ " <> 'string', " ~ plain ~ ", " ~ cdc._finite(text, type) ~ ")") }}
+    {%- elif type in ["float", "real"] -%}
+        {{ return("if(" ~ raw ~ " not rlike '^(string|double|decimal)', " ~ plain ~ ", " ~ cdc._finite(text, type) ~ ")") }}
+    {%- elif type == "date" or type.startswith("timestamp") -%}
+        {{ return("if(" ~ same ~ ", " ~ plain ~ ", " ~ cdc._moment_of_text(text, type) ~ ")") }}
+    {%- elif type == "boolean" -%}
+        {{ return("if(" ~ same ~ ", " ~ plain ~ ", try_cast(" ~ text ~ " as boolean))") }}
+    {%- elif type.startswith("array<") or type.startswith("struct<") -%}
+        {%- set json = "cast(from_json(" ~ cdc._as_json("struct(" ~ value ~ " as value)")
+            ~ ", 'value variant').value as string)" -%}
+        {{ return("if(" ~ same ~ ", " ~ plain ~ ", " ~ cdc._nested_value(cdc._plain_json(), json, type) ~ ")") }}
+    {%- endif -%}
+    {{ return(plain) }}
+{%- endmacro %}
+
+
+{#- Text to a declared type. -#}
+{% macro _text_value(d, text, type, name=none) -%}
     {%- set encoding = d.encodings.get(name) -%}
-    {%- if d.traits.columns and not cdc._decimal_digits(type) -%}
-        {{ return("try_cast(" ~ value ~ " as " ~ type ~ ")") }}
-    {%- elif type == "string" -%}
+    {%- if type == "string" -%}
         {{ return(text) }}
     {%- elif type == "binary" -%}
         {{ return(cdc._bytes(text, encoding or d.traits.bytes or "hex")) }}
@@ -23,36 +57,74 @@
     {%- elif type == "date" or type.startswith("timestamp") -%}
         {{ return(cdc._moment(d, text, type, name)) }}
     {%- elif type in ["float", "real", "double"] -%}
-        {#- Beyond the largest double a cast answers infinity. -#}
-        {{ return("case when not (abs(try_cast(" ~ text ~ " as " ~ type ~ ")) = double('infinity') and " ~ text
-            ~ " not ilike '%inf%') then try_cast(" ~ text ~ " as " ~ type ~ ") end") }}
-    {%- elif cdc._element_type(type) -%}
-        {#- Element by element: from_json would give NULL for a whole array, or for an element, that does not fit. -#}
-        {%- set item = cdc._element_type(type) -%}
-        {%- set tokens = cdc._keeps_tokens(d, item) -%}
-        {{ return("transform(from_json(" ~ text ~ ", 'array<" ~ ("variant" if tokens else "string") ~ ">'), item -> "
-            ~ cdc._converted(d, "nullif(to_json(item), 'null')" if tokens else "item", item, name) ~ ")") }}
+        {{ return(cdc._finite(text, type)) }}
     {%- elif type.startswith("array<") or type.startswith("struct<") -%}
+        {{ return(cdc._nested_value(d, text, type, name)) }}
+    {%- elif type.startswith("map<") -%}
         {{ return("from_json(" ~ text ~ ", " ~ cdc._literal(type) ~ ")") }}
     {%- endif -%}
     {{ return("try_cast(" ~ text ~ " as " ~ type ~ ")") }}
 {%- endmacro %}
 
 
+{#-
+    JSON text to an array or struct: part by part, for from_json would give NULL for a part that does not fit, and pass numbers through
+    a double. A part that does not fit makes the whole NULL. Fields that are not declared are not read, as columns are not; an object that
+    has fields but none of the declared ones does not fit.
+-#}
+{% macro _nested_value(d, text, type, name=none, depth=0) -%}
+    {%- set item, parts, whole = "item_" ~ depth, "parts_" ~ depth, "whole_" ~ depth -%}
+    {%- set inner = cdc._item_type(type) -%}
+    {%- if inner == "string" -%}
+        {{ return("cast(from_json(" ~ text ~ ", 'array<variant>') as array<string>)") }}
+    {%- elif inner -%}
+        {%- set given = "nullif(to_json(" ~ item ~ "), 'null')" if cdc._keeps_tokens(d, inner)
+            else "cast(" ~ item ~ " as string)" -%}
+        {%- set value = cdc._part_value(d, given, inner, name, depth) -%}
+        {{ return("get(transform(array(transform(from_json(" ~ text ~ ", 'array<variant>'), " ~ item ~ " -> struct(" ~ given
+            ~ " is not null as given, " ~ value ~ " as value))), " ~ parts ~ " -> if(exists(" ~ parts
+            ~ ", part -> part.given and part.value is null), null, " ~ parts ~ ".value)), 0)") }}
+    {%- endif -%}
+    {%- set names, texts, values, misfits = [], [], [], [] -%}
+    {%- for field, field_type in cdc._struct_fields(type).items() -%}
+        {%- set name_of_field = field | replace("`", "") -%}
+        {%- set at, quoted = cdc._quoted(loop.index), cdc._quoted(name_of_field) -%}
+        {%- do names.append(cdc._literal(name_of_field | lower)) -%}
+        {%- do texts.append("cast(get(map_values(map_filter(" ~ item ~ ", (field, value) -> lower(field) = " ~ names | last
+            ~ ")), 0) as string) as " ~ at) -%}
+        {%- do values.append(cdc._part_value(cdc._plain_json(d.traits.bytes), parts ~ "." ~ at, field_type, none, depth)
+            ~ " as " ~ quoted) -%}
+        {%- do misfits.append("(" ~ parts ~ "." ~ at ~ " is not null and " ~ whole ~ "." ~ quoted ~ " is null)") -%}
+    {%- endfor -%}
+    {%- set known = "(size(" ~ item ~ ") = 0 or exists(map_keys(" ~ item ~ "), field -> lower(field) in ("
+        ~ (names | join(", ")) ~ ")))" -%}
+    {{ return("get(transform(array(from_json(" ~ text ~ ", 'map<string, variant>')), " ~ item ~ " -> if(" ~ known
+        ~ ", get(transform(array(struct(" ~ (texts | join(", ")) ~ ")), " ~ parts ~ " -> get(transform(array(struct(" ~ (values | join(", "))
+        ~ ")), " ~ whole ~ " -> if(" ~ (misfits | join(" or ")) ~ ", null, " ~ whole ~ ")), 0)), 0), null)), 0)") }}
+{%- endmacro %}
+
+
+{% macro _part_value(d, text, type, name, depth) -%}
+    {%- if type.startswith("array<") or type.startswith("struct<") -%}
+        {{ return(cdc._nested_value(d, text, type, name, depth + 1)) }}
+    {%- endif -%}
+    {{ return(cdc._text_value(d, text, type, name)) }}
+{%- endmacro %}
+
+
+{#- How the fields of a struct are read: as they stand in JSON that no format has its own way with. -#}
+{% macro _plain_json(bytes="base64") -%}
+    {{ return({"format": none, "traits": {"bytes": bytes or "base64"}, "encodings": {}}) }}
+{%- endmacro %}
+
+
 {#- True where a value is there but its type cannot hold it exactly. -#}
 {% macro _misfit(d, column) -%}
-    {%- set given = cdc._given(column.name) -%}
-    {%- set typed = cdc._quoted(column.name) -%}
     {%- if column.type == "string" -%}
         {{ return("false") }}
     {%- endif -%}
     {#- In this order: what fits is not made text to see that it is there. -#}
-    {%- set misfit = typed ~ " is null and cast(" ~ given ~ " as string) is not null" -%}
-    {%- if cdc._element_type(column.type) and not d.traits.columns -%}
-        {%- set nulls = "size(filter(from_json(" ~ given ~ ", 'array<string>'), item -> item is null))" -%}
-        {{ return("(" ~ misfit ~ " or size(filter(" ~ typed ~ ", item -> item is null)) > " ~ nulls ~ ")") }}
-    {%- endif -%}
-    {{ return(misfit) }}
+    {{ return(cdc._quoted(column.name) ~ " is null and cast(" ~ cdc._given(column.name) ~ " as string) is not null") }}
 {%- endmacro %}
 
 
@@ -85,12 +157,30 @@
 {%- endmacro %}
 
 
-{#- A cast to decimal rounds in silence; the widest scale with as many whole digits shows what would be lost. -#}
+{% macro _integer_types() -%}
+    {{ return(["tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"]) }}
+{%- endmacro %}
+
+
+{#- A cast to decimal rounds in silence. Few texts have more digits behind the point than the scale: only those are looked at. -#}
 {% macro _exact_decimal(text, type) -%}
-    {%- set digits = cdc._decimal_digits(type) -%}
-    {%- set widest = "decimal(38, " ~ (38 - digits[0] + digits[1]) ~ ")" -%}
-    {{ return("case when try_cast(" ~ text ~ " as " ~ type ~ ") = try_cast(" ~ text ~ " as " ~ widest ~ ") then try_cast(" ~ text
-        ~ " as " ~ type ~ ") end") }}
+    {%- set scale = cdc._decimal_digits(type)[1] -%}
+    {%- set point = "locate('.', " ~ text ~ ")" -%}
+    {%- set short = "(" ~ point ~ " = 0 or length(" ~ text ~ ") - " ~ point ~ " <= " ~ scale ~ ") and not contains(" ~ text
+        ~ ", 'E') and not contains(" ~ text ~ ", 'e')" -%}
+    {%- set fraction = "length(rtrim('0', regexp_extract(" ~ text ~ ", '[.]([0-9]*)', 1)))" -%}
+    {%- set exponent = "coalesce(try_cast(nullif(regexp_extract(" ~ text ~ ", '[eE]([-+]?[0-9]+)', 1), '') as int), 0)" -%}
+    {%- set is_zero = text ~ " rlike '^ *[-+]?[0.]+[eE]'" -%}
+    {{ return("case when (" ~ short ~ ") or " ~ fraction ~ " - " ~ exponent ~ " <= " ~ scale ~ " or " ~ is_zero ~ " then try_cast("
+        ~ text ~ " as " ~ type ~ ") end") }}
+{%- endmacro %}
+
+
+{#- Beyond the largest number a cast to a floating-point type answers infinity. -#}
+{% macro _finite(text, type) -%}
+    {%- set number = "try_cast(" ~ text ~ " as " ~ type ~ ")" -%}
+    {{ return("case when not (abs(" ~ number ~ ") = double('infinity') and " ~ text ~ " not ilike '%inf%') then "
+        ~ number ~ " end") }}
 {%- endmacro %}
 
 

@@ -17,11 +17,12 @@ with messages as (
 
 images as (
     select
-        * except (_payload),
-        _message.data as _row,
-        coalesce(_message.old, cast(array() as array<map<string, variant>>)) as _old,
+        * except (__cdc_payload),
+        _message.data as __cdc_row,
+        coalesce(_message.old, cast(array() as array<map<string, variant>>)) as __cdc_old,
+        if(size(_message.data) > 1, from_json(get_json_object(__cdc_payload, '$.mysqlType'), 'map<string, string>'), null) as __cdc_types,
         {#- Each row of a large message would carry the whole of it. -#}
-        if(size(_message.data) > 1, null, _payload) as _whole_payload
+        if(size(_message.data) > 1, null, __cdc_payload) as __cdc_whole_payload
     from messages
 ),
 
@@ -29,39 +30,40 @@ changes as (
     select
         *,
         coalesce(
-            _whole_payload,
+            __cdc_whole_payload,
             to_json(struct(
                 _message.database as database,
                 _message.table as table,
                 _message.type as type,
                 _message.es as es,
-                array(_images._row) as data,
-                array(_images._old) as old
+                __cdc_types as mysqlType,
+                array(__cdc_images.__cdc_row) as data,
+                array(__cdc_images.__cdc_old) as old
             ))
-        ) as _payload
+        ) as __cdc_payload
     from images
-    lateral view outer posexplode(arrays_zip(_row, _old)) changes as _index, _images
+    lateral view outer posexplode(arrays_zip(__cdc_row, __cdc_old)) changes as __cdc_index, __cdc_images
 )
 
 select
     *,
     case
-        when _is_unreadable then null
+        when __cdc_is_unreadable then null
         when _message.type = 'TRUNCATE' then 'T'
         when {{ ddl }} then 'M'
         when _message.type in ('INSERT', 'INIT') then 'I'
         when _message.type in ('UPDATE', 'DELETE') then left(_message.type, 1)
-    end as _cdc_operation,
-    _images._row as _cdc_image,
-    case _message.type when 'UPDATE' then _images._old when 'DELETE' then _images._row end as _cdc_before,
-    {{ cdc._sequence(d, index="coalesce(_index, 0)") }} as _seq,
-    {{ d.event_time or cdc._instant("_message.es", "epoch_millis") }} as _ts,
+    end as __cdc_operation,
+    __cdc_images.__cdc_row as __cdc_image,
+    case _message.type when 'UPDATE' then __cdc_images.__cdc_old when 'DELETE' then __cdc_images.__cdc_row end as __cdc_before,
+    {{ cdc._sequence(d, index="coalesce(__cdc_index, 0)") }} as __cdc_seq,
+    {{ cdc._event_time(d) or cdc._instant("_message.es", "epoch_millis") }} as __cdc_ts,
     case
-        when _is_unreadable then 'unreadable payload'
+        when __cdc_is_unreadable then 'unreadable payload'
         when _message.type is null then 'no operation'
         when _message.type <> 'TRUNCATE' and not {{ ddl }} and not {{ rows }} then concat('unknown operation ', _message.type)
-        when {{ rows }} and _images._row is null then 'no row'
-    end as _cdc_problem,
-    {{ cdc._dotted(["_message.database", "_message.table"]) }} as _cdc_table
+        when {{ rows }} and __cdc_images.__cdc_row is null then 'no row'
+    end as __cdc_problem,
+    {{ cdc._dotted(["_message.database", "_message.table"]) }} as __cdc_table
 from changes
 {%- endmacro %}

@@ -5,45 +5,47 @@
 {% macro _decode_change_event(d) -%}
     {%- set schema = "changeType string, timestamp string, columnNames array<string>, columnValues array<string>, "
         ~ "oldKeyNames array<string>, oldKeyValues array<string>, _corrupt_record string" -%}
-with change_events as (
-    {%- if d.payload %}
+    {#- Spark's names ignore case. -#}
+    {%- set event = "_message." if d.payload else "" -%}
+    {%- set names, values = event ~ "columnnames", event ~ "columnvalues" -%}
+    {%- set old_names, old_values = event ~ "oldkeynames", event ~ "oldkeyvalues" -%}
+    {%- set kind = event ~ "changetype" -%}
+with {% if d.payload -%}
+change_events as (
     select
         *,
         _message.*
     from ({{ cdc._parsed_messages(schema) | indent(4) }})
-    {%- else %}
-    select
-        *,
-        cast(null as string) as _corrupt_record
-    from raw_events
-    {%- endif %}
 ),
 
+{% endif -%}
 paired_events as (
     select
         *,
-        {{ cdc._arrays_pair("columnnames", "columnvalues") }} as _columns_pair,
-        {{ cdc._arrays_pair("oldkeynames", "oldkeyvalues") }} as _old_keys_pair
-    from change_events
+        {{ cdc._arrays_pair(names, values) }} as __cdc_columns_pair,
+        {{ cdc._arrays_pair(old_names, old_values) }} as __cdc_old_keys_pair
+    from {{ "change_events" if d.payload else "raw_events" }}
 )
 
 select
     *,
-    case lower(trim(changetype)) when 'insert' then 'I' when 'update' then 'U' when 'delete' then 'D' when 'truncate' then 'T' end
-        as _cdc_operation,
-    case when _columns_pair then map_from_arrays(columnnames, columnvalues) end as _cdc_image,
-    case when _old_keys_pair then map_from_arrays(oldkeynames, oldkeyvalues) end as _cdc_before,
-    {{ cdc._sequence(d, "try_cast(timestamp as bigint)") }} as _seq,
+    case lower(trim({{ kind }})) when 'insert' then 'I' when 'update' then 'U' when 'delete' then 'D' when 'truncate' then 'T' end
+        as __cdc_operation,
+    case when __cdc_columns_pair then map_from_arrays({{ names }}, {{ values }}) end as __cdc_image,
+    case when __cdc_old_keys_pair then map_from_arrays({{ old_names }}, {{ old_values }}) end as __cdc_before,
+    {{ cdc._sequence(d, "try_cast(" ~ event ~ "timestamp as bigint)") }} as __cdc_seq,
     {%- if d.event_time %}
-    {{ d.event_time }} as _ts,
+    {{ cdc._event_time(d) }} as __cdc_ts,
     {%- endif %}
     case
-        when _corrupt_record is not null then 'unreadable payload'
-        when changetype is null then 'no operation'
-        when lower(trim(changetype)) not in ('insert', 'update', 'delete', 'truncate') then concat('unknown operation ', changetype)
-        when not _columns_pair then 'column names and values do not pair'
-        when not _old_keys_pair then 'old key names and values do not pair'
-    end as _cdc_problem
+        {%- if d.payload %}
+        when _message._corrupt_record is not null then 'unreadable payload'
+        {%- endif %}
+        when {{ kind }} is null then 'no operation'
+        when lower(trim({{ kind }})) not in ('insert', 'update', 'delete', 'truncate') then concat('unknown operation ', {{ kind }})
+        when not __cdc_columns_pair then 'column names and values do not pair'
+        when not __cdc_old_keys_pair then 'old key names and values do not pair'
+    end as __cdc_problem
 from paired_events
 {%- endmacro %}
 

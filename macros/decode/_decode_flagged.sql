@@ -15,10 +15,10 @@ select
         {%- endif %}
         when {{ flag }} in ('I', 'U', 'D', 'T') then {{ flag }}
         when {{ flag }} in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE') then left({{ flag }}, 1)
-    end as _cdc_operation,
-    {{ cdc._sequence(d) }} as _seq,
+    end as __cdc_operation,
+    {{ cdc._sequence(d) }} as __cdc_seq,
     {%- if d.event_time %}
-    {{ d.event_time }} as _ts,
+    {{ cdc._event_time(d) }} as __cdc_ts,
     {%- endif %}
     {%- if d.operation %}
     case
@@ -28,9 +28,9 @@ select
         when {{ d.operation }} is null then 'no operation'
         when {{ flag }} not in ('I', 'U', 'D', 'T', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
             then concat('unknown operation ', {{ d.operation }})
-    end as _cdc_problem
+    end as __cdc_problem
     {%- else %}
-    cast(null as string) as _cdc_problem
+    cast(null as string) as __cdc_problem
     {%- endif %}
 from raw_events
 {%- endmacro %}

@@ -17,38 +17,38 @@ images as (
     select
         *,
         case
-            when _is_unreadable then null
+            when __cdc_is_unreadable then null
             {%- for letter, words in names.items() %}
             when {{ op }} in ({{ words }}) then '{{ letter }}'
             {%- endfor %}
-        end as _cdc_operation,
-        {{ cdc._goldengate_present("_message.before") }} as _before,
+        end as __cdc_operation,
+        {{ cdc._goldengate_present("_message.before") }} as __cdc_old_image,
         case
             when _message.before is not null or _message.after is not null then {{ cdc._goldengate_present("_message.after") }}
             {#- Asked here and not above, where Spark would look for the keys of every event. -#}
             else
                 case
                     when
-                        not array_contains(json_object_keys(_payload), 'before')
-                        and not array_contains(json_object_keys(_payload), 'after')
-                        then {{ cdc._goldengate_present("from_json(_payload, 'map<string, variant>')") }}
+                        not array_contains(json_object_keys(__cdc_payload), 'before')
+                        and not array_contains(json_object_keys(__cdc_payload), 'after')
+                        then {{ cdc._goldengate_present("from_json(__cdc_payload, 'map<string, variant>')") }}
                 end
-        end as _cdc_image
+        end as __cdc_image
     from messages
 )
 
 select
     *,
-    case _cdc_operation when 'D' then coalesce(_before, _cdc_image) when 'U' then _before end as _cdc_before,
-    {{ cdc._sequence(d, "try_cast(case when _message.pos rlike '^[0-9]+$' then _message.pos end as decimal(38, 0))") }} as _seq,
-    {{ d.event_time or "try_cast(_message.op_ts as timestamp)" }} as _ts,
+    case __cdc_operation when 'D' then coalesce(__cdc_old_image, __cdc_image) when 'U' then __cdc_old_image end as __cdc_before,
+    {{ cdc._sequence(d, "try_cast(case when _message.pos rlike '^[0-9]+$' then _message.pos end as decimal(38, 0))") }} as __cdc_seq,
+    {{ cdc._event_time(d) or "try_cast(_message.op_ts as timestamp)" }} as __cdc_ts,
     case
-        when _is_unreadable then 'unreadable payload'
+        when __cdc_is_unreadable then 'unreadable payload'
         when {{ op }} is null then 'no operation'
-        when _cdc_operation is null then concat('unknown operation ', {{ d.operation or "_message.op_type" }})
-        when _cdc_operation in ('I', 'U') and _cdc_image is null then 'no after image'
-    end as _cdc_problem,
-    nullif(_message.table, '') as _cdc_table
+        when __cdc_operation is null then concat('unknown operation ', {{ d.operation or "_message.op_type" }})
+        when __cdc_operation in ('I', 'U') and __cdc_image is null then 'no after image'
+    end as __cdc_problem,
+    nullif(_message.table, '') as __cdc_table
 from images
 {%- endmacro %}
 
@@ -57,7 +57,7 @@ from images
 {% macro _goldengate_present(image) -%}
     {%- set missing = "cast(image[concat(name, '_isMissing')] as string) = 'true'" -%}
     if(
-        contains(_payload, '_isMissing'),
+        contains(__cdc_payload, '_isMissing'),
         get(transform(
             array({{ image }}),
             image -> map_filter(image, (name, value) -> not endswith(name, '_isMissing') and not coalesce({{ missing }}, false))

@@ -26,24 +26,24 @@ with messages as (
 select
     *,
     case
-        when _is_unreadable then null
+        when __cdc_is_unreadable then null
         when _message.type in ('insert', 'bootstrap-insert') then 'I'
         when _message.type = 'update' then 'U'
         when _message.type = 'delete' then 'D'
         when {{ cdc._maxwell_control() }} then 'M'
-    end as _cdc_operation,
-    _message.data as _cdc_image,
-    case _message.type when 'update' then _message.old when 'delete' then _message.data end as _cdc_before,
-    {{ cdc._sequence(d, position) }} as _seq,
-    {{ d.event_time or cdc._instant("_message.ts", "epoch_seconds") }} as _ts,
+    end as __cdc_operation,
+    _message.data as __cdc_image,
+    case _message.type when 'update' then _message.old when 'delete' then _message.data end as __cdc_before,
+    {{ cdc._sequence(d, position) }} as __cdc_seq,
+    {{ cdc._event_time(d) or cdc._instant("_message.ts", "epoch_seconds") }} as __cdc_ts,
     case
-        when _is_unreadable then 'unreadable payload'
+        when __cdc_is_unreadable then 'unreadable payload'
         when _message.type is null then 'no operation'
         when _message.type not in ('insert', 'bootstrap-insert', 'update', 'delete') and not {{ cdc._maxwell_control() }}
             then concat('unknown operation ', _message.type)
         when _message.data is null then 'no row'
-    end as _cdc_problem,
-    {{ cdc._dotted(["_message.database", "_message.table"]) }} as _cdc_table
+    end as __cdc_problem,
+    {{ cdc._dotted(["_message.database", "_message.table"]) }} as __cdc_table
 from messages
 {%- endmacro %}
 

@@ -1,41 +1,89 @@
 {#-
     The shared core of all formats, a chain of CTEs that ends in `identified_events`:
       raw_events         the raw rows of this table, with payload, origin and arrival
-      decoded_events     a format's own macro: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
+      read_events        a format's own macro: what it makes of them, beside the raw columns
+      decoded_events     its result: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
       held_events        the same, computed once
       given_events       the value each event gives each column
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
     Records that are no change of this table (messages, transaction borders) are left out.
 
+    Up to `read_events` the raw table's own columns are there, for the expressions of the declaration. What stands beside them begins with
+    __cdc_, but for the struct `_message`.
+
     A lateral view stands where a value is computed once and asked often: Spark moves filters below plain SELECTs and would parse
     a payload anew for each, but never moves them below a generator. What a generator holds is computed in the SELECT below it,
-    for Spark compiles that, and never a generator.
+    for Spark compiles that, and never a generator. Columns are made as the fields of one struct, for Spark compares each column that a
+    SELECT computes with every other one to infer filters: planning 400 of them would take minutes.
 -#}
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}
-    {#- What is only shown, in docs for one, needs no raw table to be there. -#}
-    {%- if d.traits.columns and (d.renames or d.left_out) and flags.WHICH not in ["compile", "generate"] -%}
-        {%- do d.update({"raw_columns": cdc._column_types("select * from " ~ relation) | map("lower") | list}) -%}
-    {%- endif -%}
     {%- set decoded = (["_cdc_operation", "_cdc_image", "_cdc_before", "_seq"] + (["_ts"] if time else []) + ["_cdc_problem"]
-        + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
+        + (["_cdc_is_whole"] if d.format == "debezium" else []) + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
+    {%- set hashed = cdc._hashed_columns(d) -%}
+    {%- set keys = d.key_columns if not d.keyless and not d.traits.columns else [] -%}
+    {%- set given, given_names = [], [] -%}
+    {%- for column in hashed -%}
+        {%- if cdc._needs_field(d, column) and column not in d.left_out -%}
+            {%- do given.append(cdc._debezium_field(d, column.name)) -%}
+            {%- do given_names.append(cdc._field(column.name)) -%}
+        {%- endif -%}
+        {%- do given.append(cdc._event_value(d, column.name)) -%}
+        {%- do given_names.append(cdc._given(column.name)) -%}
+        {%- if column in d.left_out -%}
+            {%- do given.append(cdc._says_something(d, column.name)) -%}
+            {%- do given_names.append(cdc._said(column.name)) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- if d.changed_columns -%}
+        {%- do given.append(cdc._changed_columns(d)) -%}
+        {%- do given_names.append("__cdc_changed_columns") -%}
+    {%- endif -%}
+    {%- for key in keys -%}
+        {%- do given.append(cdc._given_old_key(d, key)) -%}
+        {%- do given_names.append(cdc._given("old " ~ key)) -%}
+    {%- endfor -%}
+    {%- set typed, typed_names = [], [] -%}
+    {%- for column in d.columns -%}
+        {%- do typed.append(cdc._converted(d, cdc._given(column.name), column.type, column.name)) -%}
+        {%- do typed_names.append(cdc._quoted(column.name)) -%}
+        {%- if column.name in keys -%}
+            {%- do typed.append(cdc._converted(d, cdc._given("old " ~ column.name), column.type, column.name)) -%}
+            {%- do typed_names.append(cdc._quoted("__cdc_old_" ~ column.name)) -%}
+        {%- endif -%}
+    {%- endfor -%}
 raw_events as (
-    select
-        {#- A ChangeEvent's own names would clash with those of the raw table. -#}
-        {{- "\n        *," if not d.payload or d.traits.json }}
-        {{ cdc._payload(d) }} as _payload,
-        {{ d.origin or "cast(null as string)" }} as _origin,
-        {{ "cast(" ~ d.arrival ~ " as bigint)" if d.arrival else "cast(null as bigint)" }} as _arrived,
-        {{ d.problem or "cast(null as string)" }} as _cdc_raw_problem
-    from {{ relation }}
-    {%- if d.where %}
-    where {{ d.where }}
-    {%- endif %}
+    {{ cdc._raw_events(d, relation) | indent(4) }}
+),
+
+read_events as (
+    {{ context["cdc"]["_decode_" ~ d.format](d) | indent(4) }}
 ),
 
 decoded_events as (
-    {{ context["cdc"]["_decode_" ~ d.format](d) | indent(4) }}
+    select
+        __cdc_payload as _payload,
+        __cdc_origin as _origin,
+        __cdc_arrived as _arrived,
+        __cdc_raw_problem as _cdc_raw_problem,
+        __cdc_operation as _cdc_operation,
+        {%- if d.traits.columns %}
+        struct({{ given | join(", ") }}) as __cdc_given,
+        {%- else %}
+        __cdc_image as _cdc_image,
+        __cdc_before as _cdc_before,
+        {%- endif %}
+        {{- "\n        _message,\n        __cdc_is_whole as _cdc_is_whole," if d.format == "debezium" }}
+        {%- if d.source_table %}
+        __cdc_table as _cdc_table,
+        {%- endif %}
+        __cdc_seq as _seq,
+        {%- if time %}
+        __cdc_ts as _ts,
+        {%- endif %}
+        __cdc_problem as _cdc_problem
+    from read_events
 ),
 
 {%- if not d.traits.columns %}
@@ -48,30 +96,32 @@ held_events as (
         _cdc_raw_problem,
         {{- "\n        _message," if d.format == "debezium" }}
         decoded.*
-    from (select *, struct({{ decoded }}) as _cdc_decoded from decoded_events) as decoded_events
-    lateral view outer inline(array(_cdc_decoded)) decoded as {{ decoded }}
+    from (
+        select
+            * except ({{ decoded }}),
+            struct({{ decoded }}) as __cdc_decoded
+        from decoded_events
+    ) as decoded_events
+    lateral view outer inline(array(__cdc_decoded)) decoded as {{ decoded }}
 ),
 {%- endif %}
 
 given_events as (
-    select
-        *,
-        {%- for column in d.columns %}
-        {%- if cdc._needs_field(d, column) %}
-        {{ cdc._debezium_field(d, column.name) }} as {{ cdc._field(column.name) }},
-        {%- endif %}
-        {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }}{{ "," if not loop.last }}
-        {%- endfor %}
-        {%- for column in cdc._hashed_columns(d) if column in d.left_out -%},
-        {{ cdc._event_value(d, column.name) }} as {{ cdc._given(column.name) }},
-        {{ cdc._says_something(d, column.name) }} as {{ cdc._said(column.name) }}
-        {%- endfor %}
-    from {{ "decoded_events" if d.traits.columns else "held_events" }}
-    where
-        _cdc_operation is distinct from 'M'
-        {%- if d.source_table %}
-        and {{ cdc._is_of_table(d) }}
-        {%- endif %}
+    select *
+    from (
+        select
+            *
+            {%- if not d.traits.columns %},
+            struct({{ given | join(", ") }}) as __cdc_given
+            {%- endif %}
+        from {{ "decoded_events" if d.traits.columns else "held_events" }}
+        where
+            _cdc_operation is distinct from 'M'
+            {%- if d.source_table %}
+            and {{ cdc._is_of_table(d) }}
+            {%- endif %}
+    ) as own_events
+    lateral view outer inline(array(__cdc_given)) given as {{ given_names | join(", ") }}
 ),
 
 typed_events as (
@@ -81,6 +131,7 @@ typed_events as (
         _arrived,
         _cdc_raw_problem,
         _cdc_problem,
+        {{- "\n        _cdc_is_whole," if d.format == "debezium" }}
         {%- if d.source_table %}
         _cdc_table,
         {%- endif %}
@@ -89,27 +140,37 @@ typed_events as (
         {%- if time %}
         _ts,
         {%- endif %}
-        {%- for column in cdc._hashed_columns(d) %}
-        {{ cdc._given(column.name) }},
-        {{ cdc._said(column.name) ~ "," if column in d.left_out }}
+        {%- for name in given_names %}
+        {{ name }},
         {%- endfor %}
-        {%- for column in d.columns %}
-        {{ cdc._converted(d, cdc._given(column.name), column.type, column.name) }} as {{ cdc._quoted(column.name) }},
+        {%- for name in typed_names %}
+        {{ name }},
         {%- endfor %}
-        {%- for key in d.key_columns if not d.keyless %}
-        {{ cdc._old_key(d, key) }} as {{ cdc._quoted("_old_" ~ key) }},
-        {%- endfor %}
-        {{ cdc._unset_columns(d) }} as _unset
-    from given_events
+        _unset
+    from (
+        select
+            *,
+            struct({{ typed | join(", ") }}, {{ cdc._unset_columns(d) }}) as __cdc_typed
+        from given_events
+    ) as given_events
+    lateral view outer inline(array(__cdc_typed)) typed as {{ typed_names | join(", ") }}, _unset
 ),
 
 identified_events as (
     select
-        * except (_cdc_problems),
-        nullif(_cdc_reasons, '') as _reason,
+        * except (__cdc_problems),
+        nullif(__cdc_reasons, '') as _reason,
         {{ cdc._event_hash(d) }} as _event_id
-    from (select *, {{ cdc._reasons(d, time) }} as _cdc_problems from typed_events) as typed_events
-    lateral view outer explode(array(_cdc_problems)) reasons as _cdc_reasons
+    from (
+        select
+            *,
+            {%- for key in d.key_columns if not d.keyless %}
+            {{ cdc._old_key(d, key) }} as {{ cdc._quoted("_old_" ~ key) }},
+            {%- endfor %}
+            {{ cdc._reasons(d, time) }} as __cdc_problems
+        from typed_events
+    ) as typed_events
+    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 {%- endmacro %}
 
@@ -124,18 +185,6 @@ identified_events as (
 {%- endmacro %}
 
 
-{#- The event as text. JSON keeps all that the columns of a typed raw table hold: NULLs, microseconds, bytes, digits. -#}
-{% macro _payload(d) -%}
-    {%- if d.payload -%}
-        {{ return("cast(" ~ cdc._quoted(d.payload) ~ " as string)") }}
-    {%- endif -%}
-    {{ return(
-        "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
-        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
-    ) }}
-{%- endmacro %}
-
-
 {#- Whether an event is one of the declared source table: its name, or the last parts of it. Nameless events are kept. -#}
 {% macro _is_of_table(d) -%}
     {%- set endings = [] -%}
@@ -146,11 +195,17 @@ identified_events as (
 {%- endmacro %}
 
 
-{#- The value that an image gives a column, or the raw column; by a former name where there is none by the present one. -#}
+{#- The value that an image gives a column, or the raw column. -#}
 {% macro _given_value(d, name, image="_cdc_image") -%}
+    {{ return(cdc._raw_column(d, name) if d.traits.columns else cdc._latest_named(d, name, image)) }}
+{%- endmacro %}
+
+
+{#- The same by a former name where there is none by the present one. -#}
+{% macro _latest_named(d, name, image=none) -%}
     {%- set found = [] -%}
     {%- for known in cdc._names_of(d, name) | reverse -%}
-        {%- set value = cdc._quoted(known) if d.traits.columns else image ~ "[" ~ cdc._literal(known) ~ "]" -%}
+        {%- set value = image ~ "[" ~ cdc._literal(known) ~ "]" if image else cdc._quoted(known) -%}
         {%- do found.append("case when cast(" ~ value ~ " as string) is not null then " ~ value ~ " else " ~ found[-1] ~ " end"
             if found else value) -%}
     {%- endfor -%}
@@ -178,13 +233,9 @@ identified_events as (
 {%- endmacro %}
 
 
-{#- A column's name and its former names. Of typed events, those that the raw table has. -#}
+{#- A column's name and its former names. -#}
 {% macro _names_of(d, name) -%}
-    {%- set names = [] -%}
-    {%- for known in [name] + d.renames.get(name, []) if not d.raw_columns or known | lower in d.raw_columns -%}
-        {%- do names.append(known) -%}
-    {%- endfor -%}
-    {{ return(names or [name]) }}
+    {{ return([name] + d.renames.get(name, [])) }}
 {%- endmacro %}
 
 
@@ -204,13 +255,14 @@ identified_events as (
         {{ return(after) }}
     {%- endif -%}
     {%- set before = cdc._given_value(d, name, "_cdc_before") -%}
-    {{ return(cdc._as_text(d, name, "case when _cdc_operation <> 'D' and " ~ cdc._is_given(d, name) ~ " then " ~ after ~ " else "
+    {%- set given = "(" ~ cdc._is_given(d, name) ~ " or _cdc_is_whole)" if d.format == "debezium" else cdc._is_given(d, name) -%}
+    {{ return(cdc._as_text(d, name, "case when _cdc_operation <> 'D' and " ~ given ~ " then " ~ after ~ " else "
         ~ before ~ " end")) }}
 {%- endmacro %}
 
 
 {% macro _given(name) -%}
-    {{ return(cdc._quoted("_cdc_given_" ~ name)) }}
+    {{ return(cdc._quoted("__cdc_given_" ~ name)) }}
 {%- endmacro %}
 
 
@@ -224,45 +276,13 @@ identified_events as (
 
 
 {% macro _said(name) -%}
-    {{ return(cdc._quoted("_cdc_said_" ~ name)) }}
+    {{ return(cdc._quoted("__cdc_said_" ~ name)) }}
 {%- endmacro %}
 
 
 {#- Name of the column that holds how the event's own schema describes a column. -#}
 {% macro _field(name) -%}
-    {{ return(cdc._quoted("_cdc_field_" ~ name)) }}
-{%- endmacro %}
-
-
-{#- The key before the event, set only where the event moved the row to another key. -#}
-{% macro _old_key(d, key) -%}
-    {%- set types = {} -%}
-    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
-    {%- if d.traits.columns -%}
-        {{ return("cast(null as " ~ types[key] ~ ")") }}
-    {%- endif -%}
-    {%- set kept = [] -%}
-    {%- set moved = [] -%}
-    {%- for name in d.key_columns -%}
-        {%- set given = cdc._is_given(d, name, "_cdc_before") -%}
-        {%- set change = cdc._as_text(d, name, cdc._given_value(d, name, "_cdc_before")) ~ " is distinct from "
-            ~ cdc._as_text(d, name, cdc._given_value(d, name)) -%}
-        {%- if d.traits.changed_before -%}
-            {%- do moved.append("(" ~ given ~ " and " ~ change ~ ")") -%}
-        {%- else -%}
-            {%- do kept.append(given ~ " and ") -%}
-            {%- do moved.append(change) -%}
-        {%- endif -%}
-    {%- endfor -%}
-    {%- set old = cdc._as_text(d, key, cdc._given_value(d, key, "_cdc_before")) -%}
-    {%- if d.traits.changed_before -%}
-        {#- A before image of the changed columns only: the other parts of the key are as they were. -#}
-        {%- set old = "case when " ~ cdc._is_given(d, key, "_cdc_before") ~ " then " ~ old ~ " else " ~ cdc._given(key) ~ " end" -%}
-    {%- endif -%}
-    {{ return(
-        "case when _cdc_operation = 'U' and " ~ (kept | join("")) ~ "(" ~ (moved | join(" or ")) ~ ") then "
-        ~ cdc._converted(d, old, types[key], key) ~ " end"
-    ) }}
+    {{ return(cdc._quoted("__cdc_field_" ~ name)) }}
 {%- endmacro %}
 
 
@@ -275,7 +295,13 @@ identified_events as (
         {%- set unset = [] -%}
         {%- if not d.traits.columns -%}
             {%- do unset.append("not " ~ cdc._is_given(d, column.name) ~ " and not "
-                ~ cdc._is_given(d, column.name, "_cdc_before")) -%}
+                ~ cdc._is_given(d, column.name, "_cdc_before") ~ (" and not _cdc_is_whole" if d.format == "debezium")) -%}
+        {%- endif -%}
+        {%- if d.changed_columns -%}
+            {%- set names = [] -%}
+            {%- for name in cdc._names_of(d, column.name) -%}{%- do names.append(cdc._literal(name | lower)) -%}{%- endfor -%}
+            {%- do unset.append("_cdc_operation = 'U' and not arrays_overlap(__cdc_changed_columns, array("
+                ~ (names | join(", ")) ~ "))") -%}
         {%- endif -%}
         {%- if column.name in ignored -%}
             {%- do unset.append("cast(" ~ cdc._given(column.name) ~ " as string) is null") -%}
@@ -289,6 +315,12 @@ identified_events as (
     {%- endif -%}
     {{ return("case when _cdc_operation in ('I', 'U') then array_except(array(" ~ (parts | join(", "))
         ~ "), array(null)) else cast(array() as array<string>) end") }}
+{%- endmacro %}
+
+
+{#- The columns that a row says it changed, in lower case: an array, or names with commas between them. NULL: it says nothing. -#}
+{% macro _changed_columns(d) -%}
+    {{ return("split(lower(regexp_replace(cast(" ~ d.changed_columns ~ " as string), '[\\\\[\\\\]{}\"\\\\s]', '')), ',')") }}
 {%- endmacro %}
 
 
@@ -308,7 +340,8 @@ identified_events as (
         {%- set is_said = cdc._said(column.name) if column in d.left_out
             else "not array_contains(_unset, " ~ cdc._literal(column.name) ~ ")" -%}
         {%- set absent_is_null = d.traits.columns or d.traits.absent == "null" -%}
-        {%- set says_null = "" if absent_is_null else " or (_op in ('I', 'U') and " ~ is_said ~ ")" -%}
+        {%- set says_null = "" if absent_is_null else " or (_op in ('I', 'U') and " ~ is_said
+            ~ (" and not _cdc_is_whole" if d.format == "debezium") ~ ")" -%}
         {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
         {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
             else cdc._quoted(column.name), column.type) if d.traits.columns else given) -%}
@@ -321,13 +354,10 @@ identified_events as (
 {%- endmacro %}
 
 
-{#- The declared columns, those that the tables leave out among them. A typed raw table may have lost these. -#}
+{#- The declared columns, those that the tables leave out among them. -#}
 {% macro _hashed_columns(d) -%}
     {%- set columns = d.columns | list -%}
-    {%- for column in d.left_out if not d.raw_columns or column.name | lower in d.raw_columns -%}
-        {%- do columns.append(column) -%}
-    {%- endfor -%}
-    {{ return(columns) }}
+    {{ return(columns + d.left_out) }}
 {%- endmacro %}
 
 
@@ -360,15 +390,30 @@ identified_events as (
     {%- if time -%}
         {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
     {%- endif -%}
+    {%- if d.arrival -%}
+        {#- No run would read it. -#}
+        {%- do reasons.append("case when _arrived is null then 'no arrival' end") -%}
+    {%- endif -%}
     {%- if d.insert_only -%}
         {%- do reasons.append(
             "case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end") -%}
+    {%- elif d.keyless -%}
+        {#- Rows of a source without an operation are upserts by name only. -#}
+        {%- set refused = "'D'" if d.format == "flagged" and not d.operation else "'U', 'D'" -%}
+        {%- do reasons.append("case when _op in (" ~ refused
+            ~ ") then concat('operation ', _op, ' in a table without keys') end") -%}
     {%- endif -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- do reasons.append(
             "case when " ~ sound ~ " and " ~ row_event ~ " and " ~ cdc._quoted(key) ~ " is null and cast(" ~ cdc._given(key)
             ~ " as string) is null then "
             ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
+    {%- endfor -%}
+    {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
+        {%- set old = cdc._given("old " ~ column.name) -%}
+        {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._quoted("__cdc_old_" ~ column.name)
+            ~ " is null then concat(" ~ cdc._literal("former value of key column " ~ column.name ~ ": ") ~ ", left(" ~ old ~ ", 100), "
+            ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
     {%- endfor -%}
     {%- for column in d.columns if column.type != "string" -%}
         {%- do reasons.append(

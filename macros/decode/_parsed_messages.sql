@@ -2,11 +2,11 @@
 {% macro _parsed_messages(schema) -%}
 select
     *,
-    _message is null or _message._corrupt_record is not null as _is_unreadable
+    _message is null or _message._corrupt_record is not null as __cdc_is_unreadable
 from (
     select
         *,
-        from_json(_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
+        from_json(__cdc_payload, '{{ schema }}', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
     from raw_events
 ) as parsed_events
 {%- endmacro %}

@@ -8,6 +8,11 @@
     {%- if not execute -%}
         {{ return("select 1 as _op") }}
     {%- endif -%}
+    {%- set node = cdc._rendered_node(model) -%}
+    {%- set problems = cdc._source_problems(node, node) -%}
+    {%- if problems -%}
+        {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
+    {%- endif -%}
     {%- set d = cdc._declaration(relation) -%}
 with {{ cdc._decoded_events(d, relation) }}
 

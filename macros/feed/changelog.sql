@@ -1,94 +1,123 @@
 {#-
-    The changes of a final table, row by row, from its change feed: +I, -U, +U, -D as streaming systems name them. Added up they
-    give the table.
+    The changes of a final table or a history, row by row, from its change feed: +I, -U, +U, -D as streaming systems name them. Added up
+    they give the table. A row that is replaced comes as -U and +U whichever way it was written, and one that stays what it is not at all.
+
+    It is one plain SELECT. As the body of an incremental model it is the first build's; what the table has gained since is
+    read, and appended, by the hooks of the materialization.
 -#}
-{% macro changelog(relation, since=0) -%}
-    {{ return(adapter.dispatch("changelog", "cdc")(relation, since)) }}
+{% macro changelog(relation, from_version=none, to_version=none) -%}
+    {{ return(adapter.dispatch("changelog", "cdc")(relation, from_version, to_version)) }}
 {%- endmacro %}
 
 
-{% macro default__changelog(relation, since) -%}
+{% macro default__changelog(relation, from_version, to_version) -%}
     {%- if not execute -%}
         {{ return("select 1 as _row_kind") }}
     {%- endif -%}
     {%- set node = cdc._node_of(relation) -%}
-    {%- set declaration = cdc._upstream_declaration(node) if node else none -%}
-    {%- set changes = cdc._changes_since(relation, since | int, declaration.renames if declaration else {}) -%}
-    {%- if declaration is none or declaration.history -%}
-select
-    * except (_change_type),
-    {{ cdc._row_kind("_change_type") }} as _row_kind
-from {{ changes }}
-    {%- else -%}
-    {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._as_list(node.config.unique_key)) -%}
-    {%- set hidden = ["_cdc_deleted_at", "_events"] -%}
-    {%- set names = adapter.get_columns_in_relation(relation) | map(attribute="name") | reject("in", hidden) | list -%}
-    {%- set image = "struct(" ~ cdc._column_list(names) ~ ")" -%}
-{#- A tombstone is no row: what becomes one is deleted, what was one is inserted. Nor is a change of what is hidden a change. #}
-with living_rows as (
-    select
-        *,
-        count_if(_change_type = 'update_preimage') over ({{ row }}) as _before,
-        count_if(_change_type = 'update_postimage') over ({{ row }}) as _after,
-        min({{ image }}) over ({{ row }}) <=> max({{ image }}) over ({{ row }}) as _is_same
-    from {{ changes }}
-    where _cdc_deleted_at is null
-)
+    {%- do cdc._refuse_changelog(model, relation, node, from_version, to_version) -%}
+    {{ return(cdc._row_changes(node, from_version or 0, to_version, relation.limit == 0)) }}
+{%- endmacro %}
 
-select
-    * except (_change_type, _before, _after, _is_same, _cdc_deleted_at, _events),
-    case
-        when _change_type = 'update_preimage' and _after = 0 then '-D'
-        when _change_type = 'update_postimage' and _before = 0 then '+I'
-        else {{ cdc._row_kind("_change_type") }}
-    end as _row_kind
-from living_rows
-where not (_is_same and _before = 1 and _after = 1)
+
+{#- Everything that is wrong with a model that asks for changes. -#}
+{% macro _refuse_changelog(reader, relation, node, from_version, to_version) -%}
+    {%- set problems = [] -%}
+    {%- set name = node.name if node else relation | string -%}
+    {%- if node is none -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which no model or snapshot of this project builds. Write"
+            ~ " `cdc.changelog(ref(..))`.") -%}
+    {%- elif node.config.materialized in ["view", "ephemeral"] -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which is a view and has no change feed. Ask for those of the history"
+            ~ " that it reads, or make it an incremental table.") -%}
+    {%- elif not cdc._changelog_keys(node) -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: only a key tells an update from a"
+            ~ " delete and an insert. Name its key columns in its config.") -%}
+    {%- endif -%}
+    {%- for option, value in {"from_version": from_version, "to_version": to_version}.items()
+        if value is not none and (value | string | int(-1) < 0) -%}
+        {%- do problems.append("has `" ~ option ~ "=" ~ value ~ "`, which is no commit version. Write a whole number.") -%}
+    {%- endfor -%}
+    {%- if reader.config.materialized == "incremental" -%}
+        {%- if reader.config.get("incremental_strategy") != "merge" -%}
+            {%- do problems.append("has `incremental_strategy: " ~ (reader.config.get("incremental_strategy") or "append")
+                ~ "`, with which dbt would write all changes in every run. Use `merge`: only new changes are appended then.") -%}
+        {%- endif -%}
+        {%- if to_version is not none -%}
+            {%- do problems.append("has `to_version`, and an incremental model reads up to the newest version in every run."
+                ~ " Remove it, or materialize the model as `table`.") -%}
+        {%- endif -%}
+        {%- if modules.re.sub("(?s)\\{\\{.*?\\}\\}|\\{%.*?%\\}|\\{#.*?#\\}|--[^\n]*", "", reader.raw_code) | trim -%}
+            {%- do problems.append("has SQL around `cdc.changelog`, which would hold for its first build only. Put it into a model"
+                ~ " that reads this one.") -%}
+        {%- endif -%}
+    {%- endif -%}
+    {%- if problems -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ reader.name ~ " " ~ (problems | join("\n  It also "))) -%}
     {%- endif -%}
 {%- endmacro %}
 
 
-{% macro _row_kind(change_type) -%}
-    {{ return("case " ~ change_type ~ " when 'insert' then '+I' when 'update_preimage' then '-U'"
-        ~ " when 'update_postimage' then '+U' when 'delete' then '-D' end") }}
+{#- The columns that tell one row of a table from the others. -#}
+{% macro _changelog_keys(node) -%}
+    {{ return(["dbt_scd_id"] if node.config.get("strategy") == "cdc.scd2" else cdc._as_list(node.config.get("unique_key"))) }}
 {%- endmacro %}
 
 
 {#-
-    What Delta's change feed gives since a version. It reads no range in which a column was renamed or its type widened: such a range is
-    read in parts, each brought to the columns of today.
+    The changes of a node's table between two commit versions, both included. A commit can hold any number of images of a row: deletion
+    vectors and replaced files give them as deletes and inserts. Equal images before and after cancel out.
 -#}
-{% macro _changes_since(relation, since, renames) -%}
-    {%- set table = cdc._literal(relation | string | replace("`", "")) -%}
-    {%- set starts = [since] -%}
-    {%- set properties = cdc._table_properties(relation) -%}
-    {%- if "delta.columnMapping.mode" in properties or "delta.enableTypeWidening" in properties -%}
-        {%- for commit in run_query("describe history " ~ relation) | reverse -%}
-            {%- if commit["version"] > since and commit["operation"] in ["RENAME COLUMN", "CHANGE COLUMN"] -%}
-                {%- do starts.append(commit["version"]) -%}
-            {%- endif -%}
-        {%- endfor -%}
-    {%- endif -%}
-    {%- if starts | length == 1 -%}
-        {{ return("table_changes(" ~ table ~ ", " ~ since ~ ")") }}
-    {%- endif -%}
-    {%- set present = cdc._column_types(relation) -%}
-    {%- set location = cdc._table_detail(relation).location -%}
-    {%- set parts = [] -%}
-    {%- for start in starts -%}
-        {#- Spark looks a name up once a query, for all parts with the columns of the first: a slash more is another name. -#}
-        {%- set path = cdc._literal(location ~ "/" * loop.index) -%}
-        {%- set end = ", " ~ (starts[loop.index] - 1) if not loop.last else "" -%}
-        {%- set part = "table_changes_by_path(" ~ path ~ ", " ~ start ~ end ~ ")" -%}
-        {%- set types = cdc._column_types("select * from " ~ part) -%}
-        {%- set columns = [] -%}
-        {%- for column, type in present.items() -%}
-            {%- set name = ([column] + renames.get(column, [])) | select("in", types) | first -%}
-            {%- do columns.append((cdc._fitted(cdc._quoted(name), types[name], type) if name else "cast(null as " ~ type ~ ")")
-                ~ " as " ~ cdc._quoted(column)) -%}
-        {%- endfor -%}
-        {%- do columns.extend(["_change_type", "_commit_version", "_commit_timestamp"]) -%}
-        {%- do parts.append("select " ~ (columns | join(", ")) ~ " from " ~ part) -%}
-    {%- endfor -%}
-    {{ return("(" ~ (parts | join(" union all ")) ~ ") as changes") }}
+{% macro _row_changes(node, from_version=0, to_version=none, empty=false) -%}
+    {%- set d = cdc._upstream_declaration(node) -%}
+    {%- set is_history = node.config.get("strategy") == "cdc.scd2" -%}
+    {%- set is_life = not is_history and "macro.cdc.current" in node.depends_on.macros and d and not d.history -%}
+    {%- set hidden = ["_events", "_event_id", "_cdc_is_latest"] if is_history
+        else ["_cdc_deleted_at", "_events", "_event_id"] if is_life else [] -%}
+    {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._changelog_keys(node)) -%}
+    {%- set versions = [from_version | int] + ([to_version | int] if to_version is not none else []) -%}
+with changes as (
+    select
+        * except ({{ cdc._column_list(hidden + ["_change_type", "_commit_version", "_commit_timestamp"]) }}),
+        _commit_version,
+        _commit_timestamp,
+        _change_type in ('delete', 'update_preimage') as _cdc_is_before
+    from table_changes({{ cdc._literal(cdc._relation_of(node) | string | replace("`", "")) }}, {{ versions | join(", ") }})
+    {#- A tombstone is no row: what becomes one is deleted, what was one is inserted. #}
+    {%- if empty or is_life %}
+    where {{ "false" if empty else "_cdc_deleted_at is null" }}
+    {%- endif %}
+),
+
+row_images as (
+    select
+        *,
+        {{ cdc._as_json("struct(* except (_commit_version, _commit_timestamp, _cdc_is_before))") }} as _cdc_image
+    from changes
+),
+
+counted_images as (
+    select
+        *,
+        sum(if(_cdc_is_before, -1, 1)) over ({{ row }}, _cdc_image) as _cdc_gained,
+        row_number() over ({{ row }}, _cdc_image, _cdc_is_before order by _commit_timestamp) as _cdc_number
+    from row_images
+),
+
+effective_changes as (
+    select
+        *,
+        max(_cdc_is_before) over ({{ row }})
+        and not min(_cdc_is_before) over ({{ row }}) as _cdc_is_update
+    from counted_images
+    where _cdc_number <= if(_cdc_is_before, -_cdc_gained, _cdc_gained)
+)
+
+select
+    * except (_cdc_is_before, _cdc_image, _cdc_gained, _cdc_number, _cdc_is_update),
+    case
+        when _cdc_is_update then if(_cdc_is_before, '-U', '+U')
+        else if(_cdc_is_before, '-D', '+I')
+    end as _row_kind
+from effective_changes
 {%- endmacro %}

@@ -1,99 +1,95 @@
 {#-
-    Brings the columns of a table that is there to what is declared: a renamed column is renamed, an added column or field of a struct added,
-    a widened type widened, all in the table's metadata only. A dropped column stays, null from there on. Any other change of a type
-    is refused before anything is written. What an earlier run did not get to is done now. Returns name to type of the table's columns.
+    Brings the columns of a table to the declared ones, in the table's metadata only, and returns the types of its columns by name: a renamed
+    column is renamed, a new one added. A dropped column stays, NULL from there on. What cannot be done is refused before anything is
+    written. What an earlier run did not get to is done now.
       columns   name to type
       images    names of those that `_events` keeps an image of, too
       renames   name to former names
+      check     whether only to refuse what cannot be done
 -#}
-{% macro _evolve(relation, columns, images=[], renames={}) -%}
-    {%- set known_types = cdc._column_types(relation) -%}
-    {%- set there = {"": cdc._by_lower_name(known_types)} -%}
-    {%- if images -%}
-        {%- set event = cdc._struct_fields(cdc._item_type(known_types["_events"])) -%}
-        {%- do there.update({"_events.element._image.":
-            cdc._by_lower_name(cdc._struct_fields(event["_image"])) if "_image" in event else {}}) -%}
-    {%- endif -%}
-    {%- set changes = {"renamed": [], "added": [], "widened": []} -%}
-    {%- set first_images = [] -%}
-    {%- set refused = {} -%}
-    {%- for name, type in columns.items() -%}
-        {%- for place, types in there.items() if place == "" or name in images -%}
-            {%- set former = renames.get(name, []) | map("lower") | select("in", types) | first -%}
-            {%- set known = types.get(name | lower) or types.get(former | default("")) -%}
-            {%- if not types -%}
-                {%- do first_images.append(cdc._quoted(name) ~ ": " ~ type) -%}
-            {%- elif known is none -%}
-                {%- do changes.added.append(place ~ cdc._quoted(name) ~ " " ~ type) -%}
-            {%- else -%}
-                {%- if name | lower not in types -%}
-                    {%- do changes.renamed.append(place ~ cdc._quoted(former) ~ " to " ~ cdc._quoted(name)) -%}
-                {%- endif -%}
-                {%- do changes.update({"problems": []}) -%}
-                {%- do cdc._type_changes(place ~ cdc._quoted(name), known, type, changes) -%}
-                {%- if changes.problems -%}{%- do refused.update({name: known}) -%}{%- endif -%}
-            {%- endif -%}
-        {%- endfor -%}
-    {%- endfor -%}
-    {%- if first_images -%}
-        {%- do changes.added.append("_events.element._image struct<" ~ (first_images | join(", ")) ~ ">") -%}
-    {%- endif -%}
-    {%- if refused -%}
-        {%- do cdc._refuse_types(relation, refused, columns) -%}
-    {%- endif -%}
-    {%- if changes.renamed -%}
-        {%- if cdc._table_properties(relation).get("delta.columnMapping.mode", "none") == "none" -%}
-            {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.columnMapping.mode' = 'name')") -%}
-        {%- endif -%}
-        {%- for change in changes.renamed -%}
-            {%- do run_query("alter table " ~ relation ~ " rename column " ~ change) -%}
-        {%- endfor -%}
-    {%- endif -%}
-    {%- if changes.added -%}
-        {%- do run_query("alter table " ~ relation ~ " add columns (" ~ (changes.added | join(", ")) ~ ")") -%}
-    {%- endif -%}
-    {%- if changes.widened -%}
-        {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.enableTypeWidening' = 'true')") -%}
-        {%- for change in changes.widened -%}
-            {%- do run_query("alter table " ~ relation ~ " alter column " ~ change) -%}
-        {%- endfor -%}
-    {%- endif -%}
-    {%- set is_changed = changes.renamed or changes.added or changes.widened -%}
-    {{ return(cdc._column_types(relation) if is_changed else known_types) }}
+{% macro _evolve(relation, columns, images=[], renames={}, check=false) -%}
+    {{ return(adapter.dispatch("evolve", "cdc")(relation, columns, images, renames, check)) }}
 {%- endmacro %}
 
 
-{#- Says of all columns whose type cannot become the declared one what the ways out are. -#}
-{% macro _refuse_types(relation, refused, columns) -%}
+{#- Fields of structs are added, too, and types widened. -#}
+{% macro sparkcdc__evolve(relation, columns, images, renames, check) -%}
+    {%- set evolved = adapter.evolve(relation, columns, images, renames, check) -%}
+    {%- if evolved.problems -%}{%- do cdc._refuse_columns(relation, evolved.problems) -%}{%- endif -%}
+    {{ return(evolved.types) }}
+{%- endmacro %}
+
+
+{#- The portable way: columns are added, and renamed where no remembered event has them. The rest is refused. -#}
+{% macro default__evolve(relation, columns, images, renames, check) -%}
+    {%- set known = cdc._column_types(relation) -%}
+    {%- set spelled, renamed, added, problems = {}, {}, [], [] -%}
+    {%- for name in known -%}{%- do spelled.update({name | lower: name}) -%}{%- endfor -%}
+    {%- for name, type in columns.items() if known.get(name, "") | lower != type | lower -%}
+        {%- set former = renames.get(name, []) | map("lower") | select("in", spelled) | first | default("") -%}
+        {%- set present = spelled.get(name | lower, spelled.get(former)) -%}
+        {%- if present is none -%}
+            {%- for place in ["", "_events.element._image."] if not place or name in images -%}
+                {%- do added.append(place ~ cdc._quoted(name) ~ " " ~ type) -%}
+            {%- endfor -%}
+        {%- elif name | lower not in spelled and known[present] | lower == type | lower and name not in images -%}
+            {%- do renamed.update({present: name}) -%}
+        {%- else -%}
+            {%- do problems.append("column `" ~ name ~ "` is now declared as " ~ type ~ ", and the table has `" ~ present ~ "` as "
+                ~ known[present] ~ ". Take the change back, or use `type: sparkcdc`, which widens types, adds fields and renames columns"
+                ~ " that events keep.") -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- if problems -%}{%- do cdc._refuse_columns(relation, problems) -%}{%- endif -%}
+    {%- if check -%}
+        {{ return(known) }}
+    {%- endif -%}
+    {%- if renamed and cdc._table_properties(relation).get("delta.columnMapping.mode", "none") == "none" -%}
+        {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.columnMapping.mode' = 'name')") -%}
+    {%- endif -%}
+    {%- for former, name in renamed.items() -%}
+        {%- do run_query("alter table " ~ relation ~ " rename column " ~ cdc._quoted(former) ~ " to " ~ cdc._quoted(name)) -%}
+    {%- endfor -%}
+    {%- if added -%}
+        {%- do run_query("alter table " ~ relation ~ " add columns (" ~ (added | join(", ")) ~ ")") -%}
+    {%- endif -%}
+    {{ return(cdc._column_types(relation) if renamed or added else known) }}
+{%- endmacro %}
+
+
+{#- Stops the run, before any write, at columns that cannot become the declared ones. -#}
+{% macro _refuse_columns(relation, reasons) -%}
     {%- set problems = [] -%}
-    {%- for name, known in refused.items() -%}
-        {%- do problems.append(
-            relation.schema ~ "." ~ relation.identifier ~ ": column `" ~ name ~ "` is " ~ known ~ " and is now declared as "
-            ~ columns[name] ~ ", which Delta cannot widen it to. Take the change back: values that do not fit are quarantined, and"
-            ~ " `dbt run-operation cdc_replay` reads them again. Or build the table and what reads it anew from the raw events,"
-            ~ " with --full-refresh after dropping it.") -%}
+    {%- for reason in reasons | unique -%}
+        {%- do problems.append(relation.schema ~ "." ~ relation.identifier ~ ": " ~ reason ~ " Or build the table and what reads it"
+            ~ " anew from the raw events, with --full-refresh after dropping it.") -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
 {%- endmacro %}
 
 
 {#-
-    Brings a table to the columns that its events have, and the traits to those of the table: its order is that of the images too, and a
-    column that was dropped from the declaration is NULL in every new event.
+    Brings a table to the columns that its events have. Returns the spec with the table's columns: their order is that of the images too,
+    and a column that was dropped from the declaration is NULL in every new event.
 -#}
-{% macro _evolve_to(t, relation, images, properties) -%}
+{% macro _evolved_spec(spec, images, properties) -%}
     {%- set columns = {} -%}
-    {%- for name in t.key_columns + t.value_columns -%}
-        {%- do columns.update({name: t.types[name]}) -%}
+    {%- for name in spec.key_columns + spec.value_columns -%}
+        {%- do columns.update({name: spec.types[name]}) -%}
     {%- endfor -%}
-    {%- set there = cdc._evolve(relation, columns, images, t.renames) -%}
-    {%- do cdc._rename_keys(t, relation, properties) -%}
-    {%- set hidden = cdc._history_columns({"key_columns": t.key_columns, "value_columns": []})
-        + ["_cdc_updated_at", "_cdc_deleted_at"] + (t.declaration.partition_by.keys() | list if t.declaration else []) -%}
-    {%- set names = t.value_columns | map("lower") | list -%}
+    {%- if properties.get("cdc.identity") != cdc._identity(spec) -%}
+        {#- Before the table says anything else of itself. -#}
+        {%- do cdc._evolve(spec.relation, columns, images, spec.renames, check=true) -%}
+    {%- endif -%}
+    {%- set spec = cdc._with_identities(spec, properties) -%}
+    {%- set there = cdc._evolve(spec.relation, columns, images, spec.renames) -%}
+    {%- do cdc._rename_keys(spec, properties) -%}
+    {%- set hidden = cdc._history_columns({"key_columns": spec.key_columns, "value_columns": []})
+        + ["_cdc_updated_at", "_cdc_deleted_at"] + (spec.declaration.partition_by.keys() | list if spec.declaration else []) -%}
+    {%- set names = spec.value_columns | map("lower") | list -%}
     {%- set values = [] -%}
     {%- set dropped = [] -%}
-    {%- set types = dict(t.types) -%}
+    {%- set types = dict(spec.types) -%}
     {%- for name, type in there.items() -%}
         {%- if name not in hidden -%}
             {%- do values.append(name) -%}
@@ -101,52 +97,54 @@
         {%- endif -%}
         {%- if name not in hidden or name == "_events" -%}{%- do types.update({name: type}) -%}{%- endif -%}
     {%- endfor -%}
-    {%- do t.update({
-        "tracked": values if t.tracked == t.value_columns else t.tracked,
-        "value_columns": values,
-        "dropped": dropped,
-        "event_types": t.types,
-        "types": types,
-    }) -%}
+    {{ return(dict(
+        spec,
+        tracked=values if spec.tracked and spec.tracked == spec.value_columns else spec.tracked,
+        value_columns=values,
+        dropped=dropped,
+        columns=there.keys() | list,
+        event_types=spec.types,
+        types=types,
+    )) }}
 {%- endmacro %}
 
 
 {#- Key and tracked columns by their new names in what a table says of itself, and in its tombstones. -#}
-{% macro _rename_keys(t, relation, properties) -%}
+{% macro _rename_keys(spec, properties) -%}
     {%- set renamed = [] -%}
-    {%- for trait, now in cdc._history_properties(t).items() if properties.get(trait, now) != now -%}
+    {%- for trait, now in cdc._history_properties(spec).items() if properties.get(trait, now) != now -%}
         {%- do renamed.append(cdc._literal(trait) ~ " = " ~ cdc._literal(now)) -%}
     {%- endfor -%}
     {%- if renamed -%}
-        {%- set tombstones = load_relation(cdc._tombstones_of(relation)) -%}
+        {%- set tombstones = load_relation(spec.tombstones) -%}
         {%- if tombstones is not none -%}
             {%- set keys = {} -%}
-            {%- for key in t.key_columns -%}{%- do keys.update({key: t.types[key]}) -%}{%- endfor -%}
-            {%- do cdc._evolve(tombstones, keys, renames=t.renames) -%}
+            {%- for key in spec.key_columns -%}{%- do keys.update({key: spec.types[key]}) -%}{%- endfor -%}
+            {%- do cdc._evolve(tombstones, keys, renames=spec.renames) -%}
         {%- endif -%}
-        {%- do run_query("alter table " ~ relation ~ " set tblproperties (" ~ (renamed | join(", ")) ~ ")") -%}
+        {%- do run_query("alter table " ~ spec.relation ~ " set tblproperties (" ~ (renamed | join(", ")) ~ ")") -%}
     {%- endif -%}
 {%- endmacro %}
 
 
 {#- The events that a row keeps, their columns without a value by their present names. -#}
-{% macro _kept_events(t, alias=none) -%}
+{% macro _kept_events(spec, alias=none) -%}
     {%- set events = (alias ~ "." if alias else "") ~ "_events" -%}
-    {%- if not t.renames -%}
+    {%- if not spec.renames -%}
         {{ return(events) }}
     {%- endif -%}
     {%- set fields = [] -%}
-    {%- for name in cdc._struct_fields(cdc._item_type(t.types["_events"])) -%}
-        {%- do fields.append(cdc._present_names(t, "event._unset") ~ " as _unset" if name == "_unset" else "event." ~ name) -%}
+    {%- for name in cdc._struct_fields(cdc._item_type(spec.types["_events"])) -%}
+        {%- do fields.append(cdc._present_names(spec, "event._unset") ~ " as _unset" if name == "_unset" else "event." ~ name) -%}
     {%- endfor -%}
     {{ return("transform(" ~ events ~ ", event -> struct(" ~ (fields | join(", ")) ~ ")) as _events") }}
 {%- endmacro %}
 
 
 {#- A list of columns, those that were renamed by their present names. -#}
-{% macro _present_names(t, names) -%}
+{% macro _present_names(spec, names) -%}
     {%- set cases = [] -%}
-    {%- for name, former_names in t.renames.items() -%}
+    {%- for name, former_names in spec.renames.items() -%}
         {%- for former in former_names -%}
             {%- do cases.append("when " ~ cdc._literal(former) ~ " then " ~ cdc._literal(name)) -%}
         {%- endfor -%}

@@ -1,41 +1,45 @@
 {#-
-    The events between two arrivals as the fold wants them: an event that ends the row of another key, too, does so as M. Truncates carry
-    no key.
+    The events that a run reads, as the fold wants them: the values as one struct, and an event that ends the row of another key a second
+    time, as M at that key. Truncates carry no key.
 -#}
-{% macro _new_events(t, events_sql, since=none, until=none) -%}
+{% macro _new_events(spec, since=none, until=none) -%}
 with arrived_events as (
     select
         *,
-        {%- if t.ended %}
-        explode(if({{ cdc._quoted(t.ended[t.key_columns[0]]) }} is null, array(false), array(false, true))) as _is_move
+        {%- if spec.ended %}
+        explode(if({{ cdc._quoted(spec.ended[spec.key_columns[0]]) }} is null, array(false), array(false, true))) as _is_move
         {%- else %}
         false as _is_move
         {%- endif %}
-    from ({{ events_sql }}) as source_events
+    from ({{ spec.events_sql }}) as source_events
     where
-        {{ t.arrival ~ " > " ~ since if since is not none else "true" }}
-        {{ "and " ~ t.arrival ~ " <= " ~ until if until is not none }}
+        {{ spec.arrival ~ " > " ~ cdc._number(since) if since is not none else "true" }}
+        {{ "and " ~ spec.arrival ~ " <= " ~ cdc._number(until) if until is not none }}
 )
 
 select
-    {%- for key in t.key_columns %}
+    {%- for key in spec.key_columns %}
     {%- set name = cdc._quoted(key) %}
-    {{ "if(_is_move, " ~ cdc._quoted(t.ended[key]) ~ ", " ~ name ~ ") as " ~ name if t.ended else name }},
+    {{ "if(_is_move, " ~ cdc._quoted(spec.ended[key]) ~ ", " ~ name ~ ") as " ~ name if spec.ended else name }},
     {%- endfor %}
-    {%- for column in t.value_columns %}
-    {{ cdc._event_column(t, column) }} as {{ cdc._quoted(column) }},
-    {%- endfor %}
+    struct(
+        {%- for column in spec.value_columns %}
+        {{ cdc._event_column(spec, column) }} as {{ cdc._quoted(column) }}{{ "," if not loop.last }}
+        {%- else %}
+        true as _cdc_no_values
+        {%- endfor %}
+    ) as _values,
     if(_is_move, 'M', _op) as _op,
     _seq,
-    {%- if t.time == "_ts" %}
+    {%- if spec.time == "_ts" %}
     _ts,
     {%- endif %}
     _event_id,
-    {%- if t.follows %}
+    {%- if spec.follows %}
     _former_entity_ids,
     _resolved,
     {%- endif %}
-    {{ cdc._present_names(t, "_unset") if t.follows else "_unset" }}{{ " as _unset" if t.follows }}
+    {{ cdc._present_names(spec, "_unset") if spec.follows else "_unset" }}{{ " as _unset" if spec.follows }}
 from arrived_events
 {%- endmacro %}
 
@@ -44,36 +48,38 @@ from arrived_events
     A column of the events in the type of the table. The resolver's table holds older events under a column's former name, and a column
     that was dropped from the declaration is in no event.
 -#}
-{% macro _event_column(t, column) -%}
-    {%- if column in t.dropped -%}
-        {{ return("cast(null as " ~ t.types[column] ~ ")") }}
+{% macro _event_column(spec, column) -%}
+    {%- if column in spec.dropped -%}
+        {{ return("cast(null as " ~ spec.types[column] ~ ")") }}
     {%- endif -%}
-    {%- set types = t.event_types or t.types -%}
+    {%- set types = spec.event_types or spec.types -%}
     {%- set values = [] -%}
-    {%- for name in [column] + t.renames.get(column, []) if name in types -%}
-        {%- do values.append(cdc._fitted(cdc._quoted(name), types[name], t.types[column])) -%}
+    {%- for name in [column] + spec.renames.get(column, []) if name in types -%}
+        {%- do values.append(cdc._fitted(cdc._quoted(name), types[name], spec.types[column])) -%}
     {%- endfor -%}
     {{ return("coalesce(" ~ (values | join(", ")) ~ ")" if values | length > 1 else values[0]) }}
 {%- endmacro %}
 
 
 {#- The CTEs that _versions reads, of all events up to where a first build reads. -#}
-{% macro _all_events(t, events_sql) -%}
+{% macro _all_events(spec, until=none) -%}
 new_events as (
-    {{ cdc._new_events(t, events_sql, until=t.read_to) | indent(4) }}
+    {{ cdc._new_events(spec, until=until) | indent(4) }}
 ),
 
 events as (
     select * from new_events
+    {%- if spec.truncated %}
     where _op <> 'T'
 ),
 
 truncates as (
     select distinct
         _seq,
-        {{ "_ts," if t.time == "_ts" }}
+        {{ "_ts," if spec.time == "_ts" }}
         _event_id
     from new_events
     where _op = 'T'
+    {%- endif %}
 )
 {%- endmacro %}

@@ -1,14 +1,12 @@
 {#-
     `batch_order`, for a source that promises numbered batches: refuses a run in which a batch is missing or comes again. Returns
-    the last number; the table's stamp keeps it.
+    the last number; the table's checkpoint keeps it.
 -#}
-{% macro _refuse_batches(t, stamp) -%}
-    {%- set d = t.declaration -%}
-    {%- set last = stamp.get("batch") -%}
+{% macro _refuse_batches(d, read_from, read_to, last) -%}
     {%- set asked -%}
 with new_batches as (
     select distinct cast({{ d.batch_order }} as bigint) as _number
-    {{ cdc._from_new_rows(t) }}
+    {{ cdc._from_new_rows(d, read_from, read_to) }}
 )
 
 select

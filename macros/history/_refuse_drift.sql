@@ -1,10 +1,19 @@
 {#-
     Keys, sequence and tracked columns of a history are written into its table properties and cannot change under it, but for
-    their names.
+    their names. Nor can it get an event time, or lose it.
+      types   name to type of the table's columns
 -#}
-{% macro _refuse_drift(node, t, properties) -%}
+{% macro _refuse_drift(node, spec, properties, types) -%}
     {%- set problems = [] -%}
-    {%- for trait, now in cdc._history_properties(t).items() if cdc._by_present_names(t, properties.get(trait, now)) != now -%}
+    {%- set had_time = "_ts" in cdc._struct_fields(cdc._item_type(types["_events"])) -%}
+    {%- if had_time != ("_ts" in spec.types) -%}
+        {%- do problems.append(
+            node.schema ~ "." ~ node.alias ~ " was built " ~ ("with" if had_time else "without") ~ " an event time, and its events have "
+            ~ ("none" if had_time else "one") ~ " now. Take the change of `event_time` back, or drop the table and its final table and"
+            ~ " build them again from the raw events.") -%}
+    {%- endif -%}
+    {%- for trait, now in cdc._history_properties(spec).items()
+        if cdc._by_present_names(spec, properties.get(trait, now)) != now -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ properties[trait]
             ~ "`, it is now declared as `" ~ now ~ "`. Take the change back, or drop the table and its final table and build them again from the raw events.") -%}
@@ -15,11 +24,23 @@
 {%- endmacro %}
 
 
-{% macro _by_present_names(t, text) -%}
+{#- A final table that is built from events keeps what a later one needs; one that is built from a history has none of it. -#}
+{% macro _refuse_other_source(node, types, reads_events) -%}
+    {%- if ("_cdc_deleted_at" in types) != reads_events -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ node.schema ~ "." ~ node.alias ~ " was built from " ~ ("a history" if reads_events else "events") ~ " and reads "
+            ~ ("events" if reads_events else "a history") ~ " now. Nothing was written. Take the change of `history` back, or build the"
+            ~ " table anew: dbt build --full-refresh --select " ~ node.name
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{% macro _by_present_names(spec, text) -%}
     {%- set names = [] -%}
     {%- for written in text.split(", ") -%}
         {%- set present = [written] -%}
-        {%- for name, former_names in t.renames.items() if written in former_names -%}
+        {%- for name, former_names in spec.renames.items() if written in former_names -%}
             {%- do present.insert(0, name) -%}
         {%- endfor -%}
         {%- do names.append(present[0]) -%}
@@ -28,11 +49,11 @@
 {%- endmacro %}
 
 
-{% macro _history_properties(t) -%}
-    {%- set declared = t.declaration.track_history_columns if t.declaration else [] -%}
+{% macro _history_properties(spec) -%}
+    {%- set declared = spec.declaration.track_history_columns if spec.declaration else [] -%}
     {{ return({
-        "cdc.keys": t.key_columns | join(", "),
-        "cdc.sequence": t.types["_seq"],
+        "cdc.keys": spec.key_columns | join(", "),
+        "cdc.sequence": spec.types["_seq"],
         "cdc.tracked": (declared | join(", ")) or "all",
     }) }}
 {%- endmacro %}

@@ -8,77 +8,126 @@
 
 
 {#-
-    Whether a history has tombstones. The first build writes none, for it would have to decode everything twice; the second run
-    looks what there was, once, and its stamp tells the later ones.
+    Whether a history has tombstones to fold. The first build writes none, for it would have to decode everything twice; the second run
+    looks for those of all events before it, once, and its checkpoint tells the later ones. A history that is folded anew finds its
+    tombstones anew.
 -#}
-{% macro _find_tombstones(t, events_sql) -%}
-    {%- if load_relation(t.tombstones) is not none -%}
-        {{ return(true) }}
-    {%- elif t.rebuild or t.read_from is none or t.tombstones_known -%}
-        {{ return(false) }}
+{% macro _has_tombstones(spec, window, checkpoint) -%}
+    {%- set exists = not spec.rebuild and cdc._is_there(spec.tombstones) -%}
+    {%- if spec.rebuild or window.read_from is none or "tombstones" in checkpoint -%}
+        {{ return(exists) }}
     {%- endif -%}
     {%- set past_ends -%}
         with past_events as (
-            {{ cdc._new_events(t, events_sql, until=t.read_from) }}
+            {{ cdc._new_events(spec, until=window.read_from) }}
         )
 
         select distinct
-            {{ cdc._column_list(t.key_columns, "past_events") }},
+            {%- for key in spec.key_columns %}
+            if(_op = 'T', null, past_events.{{ cdc._quoted(key) }}) as {{ cdc._quoted(key) }},
+            {%- endfor %}
             _op,
             past_events._seq,
-            {% if t.time == "_ts" %}_ts,{% endif %}
-            _event_id
+            {% if spec.time == "_ts" %}_ts,{% endif %}
+            past_events._event_id
         from past_events
-        left anti join {{ t.target }} as history on {{ cdc._same(t.key_columns, "history", "past_events") }}
+        left anti join {{ spec.relation }} as history
+            on past_events._op <> 'T' and {{ cdc._same(spec.key_columns, "history", "past_events") }}
         where _op in ('D', 'M', 'T')
     {%- endset -%}
     {%- if run_query("select count(*) from (" ~ past_ends ~ ") as past_ends").rows[0][0] == 0 -%}
-        {{ return(false) }}
+        {{ return(exists) }}
     {%- endif -%}
-    {%- do run_query("create or replace table " ~ t.tombstones ~ " " ~ cdc._using_delta() ~ " as " ~ past_ends) -%}
+    {%- do cdc._insert_tombstones(spec, past_ends) -%}
     {{ return(true) }}
 {%- endmacro %}
 
 
-{#- Tombstones that this run found and that are not there yet. -#}
-{% macro _add_tombstones(t) -%}
-    {%- set times = "_ts, " if t.time == "_ts" else "" -%}
-    {%- set create = "create or replace table " ~ t.tombstones ~ " " ~ cdc._using_delta() ~ " as" -%}
-    {%- call statement("add_tombstones") -%}
-        {{ "insert into " ~ t.tombstones if t.has_tombstones else create }}
+{#- Tombstones of a history that is gone do not outlive it: the next one may be declared otherwise. -#}
+{% macro _drop_tombstones(spec) -%}
+    {%- set left = load_relation(spec.tombstones) -%}
+    {%- if left is not none -%}{%- do adapter.drop_relation(left) -%}{%- endif -%}
+{%- endmacro %}
+
+
+{#- Tombstones that this run found; of a history that is folded anew, all there are. -#}
+{% macro _add_tombstones(spec, events, changes) -%}
+    {%- set times = "_ts, " if spec.time == "_ts" else "" -%}
+    {%- set found -%}
         with ends as (
             select
-                {{ cdc._column_list(t.key_columns) }},
+                {{ cdc._column_list(spec.key_columns) }},
                 explode(_events) as _end
-            from {{ t.steps.changes.view }}
+            from {{ changes.relation }}
             where dbt_change_type = 'tombstone'
-        ),
-
-        found as (
-            select
-                {{ cdc._column_list(t.key_columns) }},
-                _end._op,
-                _end._seq,
-                {{ "_end._ts," if t.time == "_ts" }}
-                _end._event_id
-            from ends
-            union
-            select
-                {{ cdc._column_list(t.key_columns) }},
-                _op,
-                _seq,
-                {{ times }}_event_id
-            from {{ t.steps.events.view }}
-            where _op = 'T'
         )
 
+        select
+            {{ cdc._column_list(spec.key_columns) }},
+            _end._op,
+            _end._seq,
+            {{ "_end._ts," if spec.time == "_ts" }}
+            _end._event_id
+        from ends
+        union
+        select
+            {%- for key in spec.key_columns %}
+            if(true, null, {{ cdc._quoted(key) }}) as {{ cdc._quoted(key) }},
+            {%- endfor %}
+            _op,
+            _seq,
+            {{ times }}_event_id
+        from {{ events.relation }}
+        where _op = 'T'
+    {%- endset -%}
+    {%- do cdc._insert_tombstones(spec, found) -%}
+{%- endmacro %}
+
+
+{#-
+    Adds those tombstones that are not there yet; to a history that is folded anew belong these alone. Another build may add some at the
+    same time, and make the table.
+-#}
+{% macro _insert_tombstones(spec, found) -%}
+    {%- set rebuild = spec.get("rebuild") -%}
+    {%- if rebuild or not cdc._is_there(spec.tombstones) -%}
+        {%- call statement("create_tombstones") -%}
+            create {{ "or replace table" if rebuild else "table if not exists" }} {{ spec.tombstones }} using delta as
+            select *
+            from ({{ found }}) as found
+            {%- if not rebuild %}
+            where false
+            {%- endif %}
+        {%- endcall -%}
+        {%- do adapter.cache_added(spec.tombstones) -%}
+    {%- endif -%}
+    {%- if rebuild -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- call statement("add_tombstones") -%}
+        insert into {{ spec.tombstones }}
         select found.*
-        from found
-        {%- if t.has_tombstones %}
-        left anti join {{ t.tombstones }} as known
+        from ({{ found }}) as found
+        left anti join {{ spec.tombstones }} as known
             on
-                known._event_id = found._event_id
-                and {{ cdc._same(t.key_columns, "known", "found") }}
-        {%- endif %}
+                {{ cdc._same(spec.key_columns, "known", "found") }}
+                and {{ "known._op = found._op and known._seq = found._seq" if spec.get("recognizes") else "known._event_id = found._event_id" }}
     {%- endcall -%}
+{%- endmacro %}
+
+
+{#- Whether a table is there now. dbt's cache tells what was there when the run began. -#}
+{% macro _is_there(relation) -%}
+    {{ return(adapter.dispatch("is_there", "cdc")(relation)) }}
+{%- endmacro %}
+
+
+{% macro default__is_there(relation) -%}
+    {%- set listed = run_query("show tables in " ~ relation.without_identifier() ~ " like " ~ cdc._literal(relation.identifier)) -%}
+    {{ return(listed | length > 0) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__is_there(relation) -%}
+    {{ return(adapter.is_there(relation | string)) }}
 {%- endmacro %}

@@ -3,11 +3,30 @@
     {%- if config.get("strategy") != "cdc.scd2" -%}
         {{ return(dbt.default__build_snapshot_table(strategy, sql)) }}
     {%- endif -%}
-    {%- set t = strategy -%}
-with {{ cdc._all_events(t, sql) }},
+    {%- set spec = cdc._declared_spec(model, sql, cdc._relation_of(model)) -%}
+    {%- do cdc._drop_tombstones(spec) -%}
+    {%- set window = cdc._first_window(spec, model) -%}
+with {{ cdc._all_events(spec, window.read_to) }},
 
-{{ cdc._versions(t) }}
+{{ cdc._versions(spec) }}
 
-select * from versions
+select {{ cdc._column_list(cdc._history_columns(spec)) }}
+from versions
 where dbt_scd_id is not null
+{%- endmacro %}
+
+
+{#-
+    What a first build reads, noted in the checkpoint of the commit that dbt makes. A build of a part of the events, as `--empty` and
+    `--sample` ask for, leaves no checkpoint: the next run reads everything.
+-#}
+{% macro _first_window(spec, node) -%}
+    {%- if flags.EMPTY or flags.SAMPLE -%}
+        {{ return({"read_to": none}) }}
+    {%- endif -%}
+    {%- set window = cdc._read_window(spec, {}, node) -%}
+    {%- set run = {"run": cdc._run_record(spec, {"read": window.raw_rows, "watermark_after": window.read_to})}
+        if spec.declaration and not spec.follows else {} -%}
+    {%- do cdc._set_checkpoint(spec.relation, dict(window.position, **run)) -%}
+    {{ return(window) }}
 {%- endmacro %}

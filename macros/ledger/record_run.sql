@@ -13,32 +13,46 @@
         {%- do seconds.update({result.node.unique_id: result.execution_time}) -%}
     {%- endfor -%}
     {%- set rows = [] -%}
-    {%- for run in graph.get("cdc_runs", []) if run.node in seconds -%}
+    {%- for run in (cdc._recorded_runs(seconds) if seconds else []) -%}
         {%- set values = [
             cdc._literal(invocation_id),
             "timestamp " ~ cdc._literal(run_started_at.strftime("%Y-%m-%d %H:%M:%S.%f") ~ " UTC"),
             cdc._literal(run.table),
-            cdc._literal(run.node.split(".")[-1]),
+            cdc._literal(run.node.name),
         ] -%}
         {%- for counter in cdc._ledger_counters() -%}
             {%- set value = run.counters.get(counter) -%}
             {%- do values.append("cast(" ~ ("null" if value is none else value) ~ " as bigint)") -%}
         {%- endfor -%}
-        {%- do values.append("cast(" ~ seconds[run.node] ~ " as double)") -%}
+        {%- do values.append("cast(" ~ seconds[run.node.unique_id] ~ " as double)") -%}
         {%- do rows.append("(" ~ (values | join(", ")) ~ ")") -%}
     {%- endfor -%}
     {%- if rows -%}
         {%- set ledger = api.Relation.create(database=none, schema=target.schema, identifier="cdc_runs", type="table") -%}
         {%- if load_relation(ledger) is none -%}
+            {%- do adapter.create_schema(ledger) -%}
             {%- set counters = [] -%}
             {%- for counter in cdc._ledger_counters() -%}
                 {%- do counters.append(("" if "watermark" in counter else "events_") ~ counter ~ " bigint") -%}
             {%- endfor -%}
             {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, "
-                ~ "table_name string, node string, " ~ (counters | join(", ")) ~ ", seconds double) " ~ cdc._using_delta()) -%}
+                ~ "table_name string, node string, " ~ (counters | join(", ")) ~ ", seconds double) using delta") -%}
         {%- endif -%}
         {%- do run_query("insert into " ~ ledger ~ " values " ~ (rows | join(", "))) -%}
     {%- endif -%}
+{%- endmacro %}
+
+
+{#- The runs of this invocation, from the checkpoints of the tables that it wrote. -#}
+{% macro _recorded_runs(done) -%}
+    {%- set runs = [] -%}
+    {%- for node in cdc._managed_nodes() if node.unique_id in done and node.config.materialized != "view" -%}
+        {%- set run = cdc._read_checkpoint(cdc._relation_of(node)).get("run") -%}
+        {%- if run and run.id == invocation_id -%}
+            {%- do runs.append(dict(run, node=node)) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(runs) }}
 {%- endmacro %}
 
 

@@ -16,7 +16,7 @@
             "cdc: cdc_compact needs `keep_versions`, `older_than_days` or both: the versions that are dropped are beyond both."
         ) -%}
     {%- endif -%}
-    {%- for node in cdc._kept_nodes(table) if node.resource_type == "snapshot" or table is not none -%}
+    {%- for node in cdc._managed_nodes(table) if node.resource_type == "snapshot" or table is not none -%}
         {%- set d = cdc._upstream_declaration(node) -%}
         {%- set relation = cdc._relation_of(node) -%}
         {%- if node.resource_type != "snapshot" -%}
@@ -49,6 +49,7 @@
         "types": types,
         "time": "_seq" if types["dbt_valid_from"] == types["_seq"] and "_ts" not in types["_events"] else "_ts",
         "target": relation,
+        "lives": false,
         "tombstones": cdc._tombstones_of(relation),
     }) -%}
     {{ return(t) }}
@@ -66,11 +67,9 @@
     ) -%}
     {%- if counts[1] and not dry_run -%}
         {%- set keys = cdc._column_list(t.key_columns) -%}
-        {%- set stamp = cdc._read_stamp(t.target) -%}
-        {%- set has_tombstones = load_relation(t.tombstones) is not none -%}
+        {%- set checkpoint = cdc._read_checkpoint(t.target) -%}
         {%- do run_query("alter table " ~ t.target ~ " set tblproperties ('cdc.compacted' = 'true')") -%}
-        {%- call statement("keep_ends") -%}
-            {{ "insert into " ~ t.tombstones if has_tombstones else "create table " ~ t.tombstones ~ " " ~ cdc._using_delta() ~ " as" }}
+        {%- set ends -%}
             {{ compacted }}
             select
                 {{ keys }},
@@ -80,14 +79,16 @@
                 _end._event_id
             from kept_marks
             where _end is not null and _first_id is null
-        {%- endcall -%}
-        {%- do cdc._write_stamp(t.target, dict(stamp, tombstones=true)) -%}
+        {%- endset -%}
+        {%- do cdc._insert_tombstones(t, ends) -%}
+        {%- do cdc._set_checkpoint(t.target, checkpoint) -%}
         {%- do run_query(cdc._merge(t.target, "(" ~ compacted ~ " select * from compacted_versions)", [
             "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
         ] + cdc._key_predicates(t.key_columns), [
             {"when": "matched and DBT_INTERNAL_SOURCE._events is null", "then": "delete"},
             {"when": "matched", "then": "update", "columns": ["_events"]},
         ])) -%}
+        {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
     {%- endif -%}
 {%- endmacro %}
 
@@ -101,14 +102,21 @@
     {%- set untracked = cdc._untracked(t) -%}
     {%- set unset = [] -%}
     {%- for column in t.value_columns -%}{%- do unset.append(cdc._literal(column)) -%}{%- endfor -%}
-with numbered_versions as (
+with remembering_versions as (
     select
-        *,
-        row_number() over (partition by {{ keys }} order by _seq desc) as _age
+        * except (_events),
+        coalesce(_events, array({{ cdc._sole_event(t) }})) as _events
     from {{ t.target }}
 ),
 
-ranked_versions as (
+numbered_versions as (
+    select
+        *,
+        row_number() over (partition by {{ keys }} order by _seq desc) as _age
+    from remembering_versions
+),
+
+dated_versions as (
     select
         *,
         _seq_end is not null
@@ -116,8 +124,16 @@ ranked_versions as (
         {%- if older_than_days is not none %}
         and dbt_valid_to < current_timestamp() - make_dt_interval({{ older_than_days | int }})
         {%- endif %}
-            as _is_dropped
+            as _may_be_dropped
     from numbered_versions
+),
+
+{#- Times need not follow positions: what is left of a key is its latest versions, without a gap. -#}
+ranked_versions as (
+    select
+        * except (_may_be_dropped),
+        min(_may_be_dropped) over (partition by {{ keys }} order by _seq, _seq_end nulls last) as _is_dropped
+    from dated_versions
 ),
 
 kept_marks as (
@@ -158,7 +174,7 @@ compacted_versions as (
                     {{ "_created as _ts," if t.time == "_ts" }}
                     cast(array({{ unset | join(", ") }}) as array<string>) as _unset
                     {%- if untracked %},
-                    {{ cdc._no_image(t, untracked) }} as _image
+                    if(true, null, struct({{ cdc._column_list(untracked) }})) as _image
                     {%- endif %}
                 )),
                 cast(array() as {{ t.types["_events"] }})

@@ -8,7 +8,7 @@
 
 
 {% macro default__cdc_optimize(table, small_file_mb, min_small_files, dry_run) -%}
-    {%- for relation in cdc._kept_tables(table) -%}
+    {%- for relation in cdc._managed_tables(table) -%}
         {%- set detail = run_query("describe detail " ~ relation)[0] -%}
         {%- set files = detail["numFiles"] | int -%}
         {%- set megabytes = (detail["sizeInBytes"] | int / 1000000) | round(1) -%}

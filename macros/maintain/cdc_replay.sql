@@ -1,7 +1,7 @@
 {#-
     `dbt run-operation cdc_replay --args '{table: customers_history}'`: sets the watermark of a table back, so that the next build reads
-    events again that were quarantined when they arrived and are good now, for the declaration was mended. They take their place in the
-    order; events that were applied before stay as they are.
+    events again that were quarantined when they arrived and are good now, for the declaration was mended; or that arrived with a number
+    which the table had passed. They take their place in the order; events that were applied before stay as they are.
 -#}
 {% macro cdc_replay(table, since=none, dry_run=false) -%}
     {{ return(adapter.dispatch("cdc_replay", "cdc")(table, since, dry_run)) }}
@@ -9,7 +9,7 @@
 
 
 {% macro default__cdc_replay(table, since, dry_run) -%}
-    {%- set node = cdc._kept_nodes(table)[0] -%}
+    {%- set node = cdc._managed_nodes(table)[0] -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set relation = cdc._relation_of(node) -%}
     {%- if d.key_changes -%}
@@ -26,22 +26,23 @@
             ~ " `since: <" ~ d.arrival ~ ">`."
         ) -%}
     {%- endif -%}
-    {%- set stamp = cdc._read_stamp(relation) -%}
-    {%- if stamp.get("read_to") is none -%}
+    {%- set checkpoint = cdc._read_checkpoint(relation) -%}
+    {%- if checkpoint.get("read_to") is none -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ table ~ " has no watermark. Build it first: dbt build --select " ~ table
         ) -%}
     {%- endif -%}
     {%- if since is none -%}
-        {%- set missed = run_query(cdc._missed_events(d, relation, stamp.read_to)).rows[0] -%}
-        {%- set first = missed[1] -%}
+        {%- set missed = run_query(cdc._missed_events(d, relation, checkpoint.read_to)).rows[0] -%}
+        {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}
+        {%- set is_beyond = highest is not none and highest < checkpoint.read_to -%}
+        {%- set first = highest + 1 if missed[1] is none and is_beyond else missed[1] -%}
         {%- do log("cdc: " ~ table ~ ": " ~ missed[0] ~ " good events were never applied", info=true) -%}
     {%- else -%}
         {%- set first = since | int -%}
     {%- endif -%}
-    {%- if first is not none and first <= stamp.read_to and not dry_run -%}
-        {%- do stamp.update({"read_to": first - 1, "sight": none}) -%}
-        {%- do cdc._commit_stamp(relation, stamp) -%}
+    {%- if first is not none and first <= checkpoint.read_to and not dry_run -%}
+        {%- do cdc._commit_checkpoint(relation, dict(checkpoint, read_to=first - 1, raw_version=none, fingerprint=none)) -%}
         {%- do log("cdc: the next build of " ~ table ~ " reads again from " ~ d.arrival ~ " " ~ first, info=true) -%}
     {%- endif -%}
 {%- endmacro %}
@@ -52,7 +53,7 @@
 with {{ cdc._decoded_events(d, d.relation) }},
 
 known_events as (
-    select explode(_events._event_id) as _event_id
+    select explode(coalesce(_events._event_id, array(_event_id))) as _event_id
     from {{ history }}
     {%- if load_relation(beside) is not none %}
     union all

@@ -14,7 +14,7 @@
             ~ " not read its history's changes yet. Keep 168 hours or more."
         ) -%}
     {%- endif -%}
-    {%- for relation in cdc._kept_tables(table) -%}
+    {%- for relation in cdc._managed_tables(table) -%}
         {%- set found = run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours dry run").rows | length -%}
         {%- if found and not dry_run -%}
             {%- do run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours") -%}

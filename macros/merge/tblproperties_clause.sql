@@ -1,23 +1,49 @@
 {#-
-    dbt's hook for table properties: histories and final tables of this package keep a change feed and put their small files together,
-    others are as they were.
+    dbt's hook for the properties of a table that is created: histories and final tables of this package have a change feed, and say what
+    they were declared as; others are left as they were. The commit that creates a final table, or a consumer of changes, gets its
+    checkpoint here.
 -#}
 {% macro spark__tblproperties_clause() -%}
     {%- set properties = {"delta.enableChangeDataFeed": "true"} -%}
-    {%- do properties.update(cdc._compacts_itself()) -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
-        {%- do properties.update(cdc._history_properties(cdc._history_traits(model, model.compiled_code))) -%}
-    {%- elif "macro.cdc.current" in model.depends_on.macros -%}
-        {%- for id in model.depends_on.nodes if id.startswith("model.") -%}
-            {%- set events_sql = "select * from " ~ graph.nodes[id].relation_name -%}
-            {%- do properties.update(cdc._history_properties(cdc._history_traits(model, events_sql))) -%}
-        {%- endfor -%}
+        {%- do properties.update(cdc._built_as(cdc._declared_spec(model, model.compiled_code, this))) -%}
+    {%- elif "macro.cdc.current" in model.depends_on.macros and model.config.materialized != "view" -%}
+        {%- do properties.update(cdc._first_current(model)) -%}
     {%- else -%}
+        {%- if "macro.cdc.changelog" in model.depends_on.macros and model.config.materialized == "incremental" -%}
+            {%- do cdc._first_changelog(model) -%}
+        {%- endif -%}
         {{ return(dbt.spark__tblproperties_clause()) }}
     {%- endif -%}
     {%- do properties.update(config.get("tblproperties") or {}) -%}
     {{ return(cdc._tblproperties(properties)) }}
+{%- endmacro %}
+
+
+{#- Notes in the checkpoint what a final table is made of, before it is made. Returns what it was declared as. -#}
+{% macro _first_current(node) -%}
+    {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- if above.resource_type == "snapshot" -%}
+        {%- if not (flags.EMPTY or flags.SAMPLE) -%}
+            {%- set history = cdc._relation_of(above) -%}
+            {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
+            {%- do cdc._set_checkpoint(target, dict(cdc._seen_history(history).position, fingerprint=fingerprint)) -%}
+        {%- endif -%}
+        {{ return({}) }}
+    {%- endif -%}
+    {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
+    {%- do cdc._first_window(spec, node) -%}
+    {{ return(cdc._built_as(spec)) }}
+{%- endmacro %}
+
+
+{#- What a table of events says of itself when it is made. -#}
+{% macro _built_as(spec) -%}
+    {%- set properties = cdc._history_properties(spec) -%}
+    {%- if cdc._identity(spec) -%}{%- do properties.update({"cdc.identity": cdc._identity(spec)}) -%}{%- endif -%}
+    {{ return(properties) }}
 {%- endmacro %}
 
 

@@ -1,4 +1,7 @@
-{#- Identifiers and literals enter SQL only through these two, so that a name or a text can never become code. -#}
+{#-
+    Identifiers and literals enter SQL only through these two, so that a name or a text can never become code. Spark puts variables, as in
+    `${name}`, into the text of a statement before it reads it.
+-#}
 
 {% macro _quoted(name) -%}
     {{ return("`" ~ (name | string | replace("`", "``")) ~ "`") }}
@@ -6,7 +9,7 @@
 
 
 {% macro _literal(text) -%}
-    {{ return("'" ~ (text | string | replace("\\", "\\\\") | replace("'", "\\'")) ~ "'") }}
+    {{ return("'" ~ (text | string | replace("\\", "\\\\") | replace("'", "\\'") | replace("${", "\\u0024{")) ~ "'") }}
 {%- endmacro %}
 
 

@@ -4,7 +4,17 @@
     Name to type of the columns of a table, or of a query.
 -#}
 {% macro _column_types(of) -%}
-    {%- set query = "describe query " ~ (of if of is string else "select * from " ~ of) -%}
+    {{ return(adapter.dispatch("column_types", "cdc")(of if of is string else "select * from " ~ of)) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__column_types(query) -%}
+    {{ return(adapter.query_types(query)) }}
+{%- endmacro %}
+
+
+{% macro default__column_types(query) -%}
+    {%- set query = "describe query " ~ query -%}
     {%- set types = {} -%}
     {%- for row in run_query(query).rows -%}{%- do types.update({row[0]: row[1]}) -%}{%- endfor -%}
     {#- Spark leaves out the end of a long struct. -#}
@@ -51,53 +61,6 @@
 {#- The type of an array's elements, whatever they are; none of any other type. -#}
 {% macro _item_type(type) -%}
     {{ return((type | trim)[6:-1] | trim if (type | lower).startswith("array<") else none) }}
-{%- endmacro %}
-
-
-{#-
-    What brings a type to another in place: appends to `changes.added` and `changes.widened` what ALTER TABLE takes, and to
-    `changes.problems` the places for which there is nothing. Fields that are no longer wanted stay.
--#}
-{% macro _type_changes(place, known, wanted, changes) -%}
-    {%- set known_fields = cdc._struct_fields(known) -%}
-    {%- set wanted_fields = cdc._struct_fields(wanted) -%}
-    {%- if known | lower == wanted | lower -%}
-    {%- elif known_fields is not none and wanted_fields is not none -%}
-        {%- set there = cdc._by_lower_name(known_fields) -%}
-        {%- for name, type in wanted_fields.items() -%}
-            {%- set inner = place ~ "." ~ cdc._quoted(name) -%}
-            {%- if name | lower in there -%}
-                {%- do cdc._type_changes(inner, there[name | lower], type, changes) -%}
-            {%- else -%}
-                {%- do changes.added.append(inner ~ " " ~ type) -%}
-            {%- endif -%}
-        {%- endfor -%}
-    {%- elif cdc._item_type(known) is not none and cdc._item_type(wanted) is not none -%}
-        {%- do cdc._type_changes(place ~ ".element", cdc._item_type(known), cdc._item_type(wanted), changes) -%}
-    {%- elif cdc._is_wider(known | lower, wanted | lower) -%}
-        {%- do changes.widened.append(place ~ " type " ~ wanted) -%}
-    {%- else -%}
-        {%- do changes.problems.append(place) -%}
-    {%- endif -%}
-{%- endmacro %}
-
-
-{#- Whether Delta changes a type to another in place. https://docs.delta.io/latest/delta-type-widening.html -#}
-{% macro _is_wider(known, wanted) -%}
-    {%- set integers = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20} -%}
-    {%- set decimal = modules.re.match("decimal\\((\\d+), ?(\\d+)\\)", wanted) -%}
-    {%- set known_decimal = modules.re.match("decimal\\((\\d+), ?(\\d+)\\)", known) -%}
-    {%- if known in integers and wanted in integers -%}
-        {{ return(integers[wanted] > integers[known]) }}
-    {%- elif known in integers and decimal -%}
-        {{ return(decimal.group(1) | int - decimal.group(2) | int >= integers[known]) }}
-    {%- elif known_decimal and decimal -%}
-        {%- set scale = decimal.group(2) | int - known_decimal.group(2) | int -%}
-        {{ return(scale >= 0 and decimal.group(1) | int - known_decimal.group(1) | int >= scale) }}
-    {%- endif -%}
-    {{ return(wanted in {
-        "tinyint": ["double"], "smallint": ["double"], "int": ["double"], "float": ["double"], "date": ["timestamp_ntz"],
-    }.get(known, [])) }}
 {%- endmacro %}
 
 

@@ -6,7 +6,7 @@
 {% test matches_source(model, compare_to, unique_key=none) %}
 
 {%- set keys = cdc._as_list(unique_key) %}
-{%- set columns = adapter.get_columns_in_relation(compare_to) | map(attribute="name") | list if execute else ["_"] %}
+{%- set columns = cdc._column_names(compare_to) if execute else ["_"] %}
 {%- set list = cdc._column_list(columns) %}
 
 {%- set looks = execute and flags.WHICH in ["build", "test"] %}

@@ -1,0 +1,84 @@
+{#-
+    Everything that is wrong with a staging model, a history or a final table as far as the project's files tell, each with its remedy.
+    Empty for all other nodes.
+-#}
+{% macro _node_problems(node) -%}
+    {%- if "macro.cdc.events" in node.depends_on.macros -%}
+        {{ return(cdc._source_problems(node, node)) }}
+    {%- elif node.config.get("strategy") == "cdc.scd2" -%}
+        {{ return(cdc._history_problems(node)) }}
+    {%- elif "macro.cdc.current" in node.depends_on.macros -%}
+        {{ return(cdc._final_problems(node, cdc._first_above(node))) }}
+    {%- endif -%}
+    {{ return([]) }}
+{%- endmacro %}
+
+
+{#- The model or snapshot that a history or a final table reads; none where that is a source. -#}
+{% macro _first_above(node) -%}
+    {{ return(cdc._graph().nodes.get((node.depends_on.nodes | list + [none])[0])) }}
+{%- endmacro %}
+
+
+{#-
+    Events of several source tables in one table: only the new events of the declared one would be looked for.
+      above   the model that brings the events
+-#}
+{% macro _source_problems(node, above) -%}
+    {%- set tables = [] -%}
+    {%- for source in cdc._declared_sources(above) -%}{%- do tables.append(source.source_name ~ "." ~ source.name) -%}{%- endfor -%}
+    {%- if tables | length < 2 -%}
+        {{ return([]) }}
+    {%- endif -%}
+    {{ return([
+        node.name ~ ": it reads events of " ~ (tables | join(" and ")) ~ ". A table follows the declaration and the new events of one"
+        ~ " source table, and would miss those of the others. Make a staging model, a history and a final table of each, and a view that"
+        ~ " unions the final tables. Or declare them as one source table: with `source_table: [" ~ (tables | join(", "))
+        ~ "]` where they share a raw table, else over a view that unions the raw tables, without `arrival`."
+    ]) }}
+{%- endmacro %}
+
+
+{#- dbt's options of snapshots that mean nothing here, hooks that change the history, and where its events come from. -#}
+{% macro _history_problems(node) -%}
+    {%- set problems = cdc._hook_problems(node) -%}
+    {%- set above = cdc._first_above(node) -%}
+    {%- if above -%}{%- do problems.extend(cdc._source_problems(node, above)) -%}{%- endif -%}
+    {%- set deletes = "deletes come as events, and close the version of their row. Remove it." -%}
+    {%- set order = "`strategy: cdc.scd2` takes the order and the tracked columns from the declaration. Remove it." -%}
+    {%- for option, reason in {
+        "dbt_valid_to_current": "`dbt_valid_to` of an open version is NULL. Remove it, and write `coalesce(dbt_valid_to, ...)` in a model"
+            ~ " that reads the history.",
+        "snapshot_meta_column_names": "the columns have dbt's own names. Remove it, and rename them in a model that reads the history.",
+        "hard_deletes": deletes,
+        "invalidate_hard_deletes": deletes,
+        "updated_at": order,
+        "check_cols": order,
+    }.items() -%}
+        {%- set given = node.config.get(option) -%}
+        {%- if given is mapping -%}{%- set given = given.values() | select | list -%}{%- endif -%}
+        {%- if given and given != "ignore" -%}
+            {%- do problems.append(node.name ~ ": it has `" ~ option ~ "`; " ~ reason) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#-
+    Hooks that write to a table which holds the state of its rows. A final table behind a history may have them: it is compared with its
+    history as a whole then.
+-#}
+{% macro _hook_problems(node) -%}
+    {%- set problems = [] -%}
+    {%- set words = "(update|merge\\s+into|delete\\s+from|insert\\s+(into|overwrite)(\\s+table)?|truncate\\s+table)" -%}
+    {%- set writes = "(?is)\\b" ~ words ~ "\\s+\\{\\{-?\\s*this\\b" -%}
+    {%- for hook in cdc._as_list(node.config.get("pre-hook")) + cdc._as_list(node.config.get("post-hook")) -%}
+        {%- set sql = hook if hook is string else hook.sql -%}
+        {%- if modules.re.search(writes, sql) -%}
+            {%- do problems.append(node.name ~ ": its hook `" ~ sql ~ "` changes rows that later events are applied to. Make that"
+                ~ " change in a model that reads " ~ node.name ~ ".") -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(problems) }}
+{%- endmacro %}

@@ -1,0 +1,81 @@
+{#-
+    The rows of the raw table. A typed one may lack former names and columns that the tables leave out: the names that it does not have
+    are found outside of the lateral subquery, where they are NULL.
+-#}
+{% macro _raw_events(d, relation) -%}
+    {%- set found = [] -%}
+    {%- set looked_up = [] -%}
+    {%- for column in (d.columns + d.left_out if d.traits.columns else []) if cdc._may_be_absent(d, column.name) -%}
+        {%- do looked_up.append(cdc._latest_named(d, column.name) ~ " as " ~ cdc._raw_column(d, column.name)) -%}
+        {%- for name in cdc._names_of(d, column.name) -%}{%- do found.append("null as " ~ cdc._quoted(name)) -%}{%- endfor -%}
+    {%- endfor -%}
+    {#- dbt's `--empty` hands in a subquery, which has no `_metadata`. -#}
+    {%- set is_empty = relation is not string and relation.limit is not none and relation.limit == 0 -%}
+    {%- set conditions = ["(" ~ d.where ~ ")"] if d.where else [] -%}
+    {%- if is_empty -%}{%- do conditions.append("false") -%}{%- endif -%}
+    {%- set rows -%}
+select
+    {#- A ChangeEvent's own names would clash with those of the raw table. -#}
+    {{- "\n    *," if not d.payload or d.traits.json }}
+    {%- for column in looked_up %}
+    {{ column }},
+    {%- endfor %}
+    {{ cdc._payload(d) }} as __cdc_payload,
+    {{ d.origin or "cast(null as string)" }} as __cdc_origin,
+    {{ "cast(" ~ d.arrival ~ " as bigint)" if d.arrival else "cast(null as bigint)" }} as __cdc_arrived,
+    {{ d.problem or "cast(null as string)" }} as __cdc_raw_problem
+from {{ relation.render() if is_empty else relation }}
+{%- if conditions %}
+where {{ conditions | join(" and ") }}
+{%- endif %}
+    {%- endset -%}
+    {%- if not looked_up -%}
+        {{ return(rows) }}
+    {%- endif -%}
+select raw_rows.*
+from (select {{ found | join(", ") }}) as absent_columns
+cross join lateral (
+    {{ rows | indent(4) }}
+) as raw_rows
+{%- endmacro %}
+
+
+{#- Whether a typed raw table may lack a column. -#}
+{% macro _may_be_absent(d, name) -%}
+    {{ return(name in d.renames or name in d.left_out | map(attribute="name") | list) }}
+{%- endmacro %}
+
+
+{#- The column of `raw_events` that holds a declared column of a typed raw table. -#}
+{% macro _raw_column(d, name) -%}
+    {{ return(cdc._quoted("__cdc_raw_" ~ name if cdc._may_be_absent(d, name) else name)) }}
+{%- endmacro %}
+
+
+{#- The time of the change as declared; none where it is not. Text would become the type of `dbt_valid_from`. -#}
+{% macro _event_time(d) -%}
+    {%- if not d.event_time -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set problem = "cdc: " ~ d.table ~ ": `event_time` (" ~ d.event_time ~ ") is text and no time."
+        ~ " Write `try_cast(<expression> as timestamp)`." -%}
+    {{ return("if(typeof(" ~ d.event_time ~ ") = 'string', raise_error(" ~ cdc._literal(problem) ~ "), " ~ d.event_time ~ ")") }}
+{%- endmacro %}
+
+
+{#- The event as text. JSON keeps all that the columns of a typed raw table hold: NULLs, microseconds, bytes, digits. -#}
+{% macro _payload(d) -%}
+    {%- if d.payload -%}
+        {{ return("cast(" ~ cdc._quoted(d.payload) ~ " as string)") }}
+    {%- endif -%}
+    {{ return(cdc._as_json("struct(*)")) }}
+{%- endmacro %}
+
+
+{#- A struct as JSON, with NULLs and microseconds. -#}
+{% macro _as_json(struct) -%}
+    {{ return(
+        "to_json(" ~ struct ~ ", map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
+    ) }}
+{%- endmacro %}

@@ -1,0 +1,164 @@
+{#-
+    One batch of a history: the new events, what is known of their keys, the versions that change, and one commit that changes them.
+    Returns what came of it.
+-#}
+{% macro _update_history(node) -%}
+    {%- if flags.EMPTY or flags.SAMPLE -%}
+        {{ return("left as it is: --empty and --sample read a part of the events") }}
+    {%- endif -%}
+    {%- do cdc._clear_checkpoint() -%}
+    {%- set spec = cdc._history_spec(node) -%}
+    {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+    {%- set window = cdc._read_window(spec, checkpoint, node) -%}
+    {%- if window.nothing_new -%}
+        {{ return("OK") }}
+    {%- endif -%}
+    {#- Keys that were resolved again from the beginning: nothing tells what the old labels became. -#}
+    {%- if spec.follows and window.read_from is not none -%}
+        {%- set first = run_query("select min(_resolved) from (" ~ spec.events_sql ~ ") as resolved_events").rows[0][0] -%}
+        {%- set spec = dict(spec, rebuild=spec.rebuild or first > window.read_from) -%}
+    {%- endif -%}
+    {%- set events = cdc._step(spec, "events", cdc._new_events(spec, window.read_from, window.read_to), window.few) -%}
+    {%- if spec.rebuild -%}
+        {%- do cdc._refuse_loss(spec, events) -%}
+    {%- endif -%}
+    {%- set facts = cdc._event_facts(spec, events) -%}
+    {%- set rejected = cdc._rejected_events(spec, window, facts) -%}
+    {#- A truncate changes as many rows as there are. -#}
+    {%- set window = dict(window, few=window.few and not facts.truncates) -%}
+    {%- for attempt in range(10) -%}
+        {%- set at = checkpoint.at if loop.first else cdc._table_version(spec.relation) -%}
+        {%- set outcome = cdc._write_batch(spec, window, events, dict(facts, rejected=rejected), at, checkpoint) -%}
+        {%- if outcome -%}
+            {%- do cdc._drop_steps() -%}
+            {{ return(outcome) }}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: other builds keep writing " ~ spec.relation ~ ". Let them finish and run this one again; it starts from what they wrote."
+    ) -%}
+{%- endmacro %}
+
+
+{#- The batch, for one version of the table. Returns none where another build wrote first. -#}
+{% macro _write_batch(spec, window, events, facts, version, checkpoint) -%}
+    {%- set bounds = none if spec.rebuild or spec.follows or spec.by_position or facts.truncates else facts.bounds -%}
+    {%- set has_tombstones = cdc._has_tombstones(spec, window, checkpoint) -%}
+    {%- set known = cdc._known_versions(spec, window, events, facts, bounds) -%}
+    {%- set truncated = facts.truncates > 0 or has_tombstones -%}
+    {%- set changes = cdc._step(
+        spec, "changes",
+        cdc._changed_versions(dict(
+            spec, truncated=truncated, partial=spec.partial and (facts.partial or known.whole is not none)
+        ), known, has_tombstones, window.read_from, window.read_to),
+        window.few, scans_table=spec.rebuild
+    ) -%}
+    {%- set changed = cdc._change_facts(changes, "dbt_change_type") -%}
+    {%- set run = cdc._run_of_batch(spec, window, facts, changed, facts.rejected) -%}
+    {%- set position = dict(window.position, tombstones=true, run=run) -%}
+    {#- Tombstones go first: if the run ends between both commits, the next one reads the same events again. -#}
+    {%- set is_outdated = spec.rebuild and cdc._is_there(spec.tombstones) -%}
+    {%- if changed.kinds.get("tombstone") or facts.truncates or is_outdated -%}
+        {%- do cdc._add_tombstones(spec, events, changes) -%}
+    {%- endif -%}
+    {%- set touched = changed.kinds.get("update", 0) + changed.kinds.get("delete", 0) -%}
+    {%- if not touched and not changed.kinds.get("insert") -%}
+        {#- The next run need not read the same events again. -#}
+        {%- do cdc._commit_checkpoint(spec.relation, position, checkpoint) -%}
+        {{ return("OK") }}
+    {%- endif -%}
+    {%- set quoted = [] -%}
+    {%- for column in spec.columns -%}{%- do quoted.append(cdc._quoted(column)) -%}{%- endfor -%}
+    {%- set written = cdc._write_changes(spec, {
+        "changes": changes,
+        "version": version,
+        "columns": spec.columns,
+        "new_rows": "dbt_change_type in ('insert', 'update')",
+        "touched": touched,
+        "is_touched": cdc._touched_versions(spec, changes) if touched else none,
+        "merge": cdc._merge(spec.relation, changes.relation, [
+            "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
+            "DBT_INTERNAL_SOURCE.dbt_change_type <> 'tombstone'",
+            cdc._is_within(bounds, "DBT_INTERNAL_DEST"),
+        ] + cdc._key_predicates(spec.key_columns), [
+            {"when": "matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'delete'", "then": "delete"},
+            {"when": "matched", "then": "update", "columns": quoted},
+            {"when": "not matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'insert'", "then": "insert", "columns": quoted},
+        ]),
+        "position": position,
+        "few": window.few,
+    }) -%}
+    {%- if not written -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- do cdc._publish_changes(spec, version, changes) -%}
+    {{ return("OK") }}
+{%- endmacro %}
+
+
+{#-
+    The versions that are known of the keys of a batch, as steps: the latest one of each key, and all of the keys whose new events are not
+    in order after it. Where that cannot tell, all versions of all touched keys.
+-#}
+{% macro _known_versions(spec, window, events, facts, bounds) -%}
+    {{ return(adapter.dispatch("known_versions", "cdc")(spec, window, events, facts, bounds)) }}
+{%- endmacro %}
+
+
+{#- The portable way: all versions of the touched keys, in one step. -#}
+{% macro default__known_versions(spec, window, events, facts, bounds) -%}
+    {%- if spec.rebuild -%}
+        {{ return({"events": events, "latest": none, "whole": {"relation": spec.relation}}) }}
+    {%- endif -%}
+    {{ return({"events": events, "latest": none, "whole": cdc._step(
+        spec, "known", cdc._whole_histories(spec, events, facts.truncates > 0, bounds), window.few, scans_table=true
+    )}) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__known_versions(spec, window, events, facts, bounds) -%}
+    {%- if spec.rebuild or spec.follows or spec.by_position or facts.truncates or window.read_from is none -%}
+        {{ return(cdc.default__known_versions(spec, window, events, facts, bounds)) }}
+    {%- endif -%}
+    {%- set latest = cdc._step(spec, "latest", cdc._latest_versions(spec, events, bounds), window.few, scans_table=true) -%}
+    {%- set whole = none -%}
+    {%- if cdc._has_any(latest, "_is_in_order", false) -%}
+        {%- set whole = cdc._step(spec, "late", cdc._late_histories(spec, latest, bounds), window.few, scans_table=true) -%}
+    {%- endif -%}
+    {{ return({"events": events, "latest": latest, "whole": whole}) }}
+{%- endmacro %}
+
+
+{#-
+    A condition on the history that is true of exactly the versions that a run replaces or deletes; none where they cannot be listed.
+-#}
+{% macro _touched_versions(spec, changes) -%}
+    {%- if changes.rows is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set kinds = ["update", "delete"] -%}
+    {%- set key = spec.key_columns[0] -%}
+    {%- set suffix = cdc._literal_suffixes().get(spec.types[key], "unknown") -%}
+    {%- if spec.key_columns | length == 1 and suffix != "unknown" and not cdc._has_any(changes, "_was_latest", false) -%}
+        {#- A key has one latest version: the keys say which rows these are. -#}
+        {%- set listed = adapter.listing(changes, "dbt_change_type", kinds, [(key, suffix)]) -%}
+        {{ return("_cdc_is_latest and " ~ listed if listed else none) }}
+    {%- endif -%}
+    {%- set by_id = adapter.listing(changes, "dbt_change_type", kinds, [("dbt_scd_id", none)]) -%}
+    {%- set bounds = adapter.bounds(changes, "dbt_change_type", kinds, key, suffix) if by_id else none -%}
+    {{ return(by_id and cdc._is_within(bounds, "") ~ " and " ~ by_id) }}
+{%- endmacro %}
+
+
+{#- For the final table that is built after its history in the same run: the changes, which nobody then has to read back. -#}
+{% macro _publish_changes(spec, version, changes) -%}
+    {{ return(adapter.dispatch("publish_changes", "cdc")(spec, version, changes)) }}
+{%- endmacro %}
+
+
+{% macro default__publish_changes(spec, version, changes) -%}{%- endmacro %}
+
+
+{% macro sparkcdc__publish_changes(spec, version, changes) -%}
+    {%- do adapter.publish_changes(spec.relation | string, version, changes) -%}
+{%- endmacro %}

@@ -1,0 +1,52 @@
+{#-
+    `dbt run-operation cdc_upgrade --args '{dry_run: false}'`: brings histories that an older version of the package built to the columns
+    and the layout of this one, each in one commit, with all their versions. Tables that are as they should be are left alone.
+-#}
+{% macro cdc_upgrade(table=none, dry_run=true) -%}
+    {{ return(adapter.dispatch("cdc_upgrade", "cdc")(table, dry_run)) }}
+{%- endmacro %}
+
+
+{% macro default__cdc_upgrade(table, dry_run) -%}
+    {%- for node in cdc._managed_nodes(table) if node.resource_type == "snapshot" -%}
+        {%- set relation = cdc._relation_of(node) -%}
+        {%- if load_relation(relation) is not none and "_cdc_is_latest" not in cdc._column_types(relation) -%}
+            {%- do log("cdc: " ~ relation.identifier ~ ": " ~ ("would be upgraded; run with dry_run: false" if dry_run
+                else "upgraded"), info=true) -%}
+            {%- if not dry_run -%}
+                {%- set properties = {} -%}
+                {%- for name, value in cdc._table_properties(relation).items()
+                    if name.startswith("cdc.") or name.startswith("delta.enable") -%}
+                    {%- do properties.update({name: value}) -%}
+                {%- endfor -%}
+                {%- set position = cdc._read_checkpoint(relation) -%}
+                {%- set keys = cdc._column_list(properties["cdc.keys"].split(", ")) -%}
+                {%- do cdc._set_checkpoint(relation, position) -%}
+                {%- call statement("upgrade") -%}
+                    create or replace table {{ relation }} using delta
+                    partitioned by (_cdc_is_latest)
+                    {{ cdc._tblproperties(properties) }}
+                    as
+                    select
+                        *,
+                        filter(_events, event -> event._op in ('I', 'U'))[0]._event_id as _event_id,
+                        row_number() over (partition by {{ keys }} order by _seq desc, _seq_end desc nulls first) = 1 as _cdc_is_latest
+                    from {{ relation }}
+                {%- endcall -%}
+                {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+            {%- endif -%}
+        {%- endif -%}
+    {%- endfor -%}
+{%- endmacro %}
+
+
+{#- Refuses a table of an older version, which has other columns. -#}
+{% macro _refuse_old_layout(relation, columns, needed) -%}
+    {%- set missing = needed | reject("in", columns) | list -%}
+    {%- if missing -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ relation ~ " was built by an older version of the package and has no column `" ~ (missing | join("`, `")) ~ "`."
+            ~ " Nothing was written. Upgrade it, with all its versions: dbt run-operation cdc_upgrade --args '{dry_run: false}'"
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}

@@ -1,0 +1,316 @@
+{#-
+    One batch of a final table: what its history changed since the table was written, and one commit that changes it. Returns what
+    came of it.
+
+    The changes are those that the history's own run has at hand; else those that the history's change feed gives. The two tables are
+    compared as a whole where neither tells everything: keys that rows can leave to each other, other columns, a lost checkpoint, a feed
+    whose files are gone.
+-#}
+{% macro _update_current(node) -%}
+    {%- if flags.EMPTY or flags.SAMPLE -%}
+        {{ return("left as it is: --empty and --sample read a part of the rows") }}
+    {%- endif -%}
+    {%- do cdc._clear_checkpoint() -%}
+    {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
+    {%- if above.resource_type != "snapshot" -%}
+        {{ return(cdc._update_lives(node)) }}
+    {%- endif -%}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- set history = cdc._relation_of(above) -%}
+    {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
+    {%- set checkpoint = cdc._read_checkpoint(target) -%}
+    {%- if fingerprint is not none and checkpoint.get("fingerprint") == fingerprint
+        and not cdc._writes_since(target, checkpoint.written_at) -%}
+        {{ return("nothing new") }}
+    {%- endif -%}
+    {%- set seen = cdc._seen_history(history) -%}
+    {%- set position = dict(seen.position, fingerprint=fingerprint) -%}
+    {%- set spec = {
+        "relation": target,
+        "key_columns": cdc._as_list(node.config.get("unique_key")),
+        "types": seen.types,
+        "is_large": cdc._is_large(target),
+    } -%}
+    {%- set version = checkpoint.at -%}
+    {%- if checkpoint.get("columns") != position.columns -%}
+        {%- do cdc._refuse_other_source(node, cdc._column_types(target), false) -%}
+        {%- set columns = cdc._final_types(node, seen.types) -%}
+        {%- set declaration = cdc._upstream_declaration(node) -%}
+        {%- do cdc._evolve(target, columns, renames=declaration.renames if declaration else {}) -%}
+        {%- set version = cdc._table_version(target) -%}
+    {%- endif -%}
+    {%- set names = cdc._column_types(target).keys() | list -%}
+    {%- set follows = "_entity_id" in seen.types -%}
+    {%- set reads_changes = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
+        and checkpoint.get("version") is not none and checkpoint.version <= position.version and not follows
+        and not cdc._writes_since(target, checkpoint.written_at) -%}
+    {%- if reads_changes and not cdc._writes_since(history, checkpoint.version) -%}
+        {{ return("nothing new") }}
+    {%- endif -%}
+    {%- set published = cdc._published_changes(history, cdc._writes_since(history, checkpoint.version))
+        if reads_changes else none -%}
+    {%- set few = published is not none or (reads_changes and cdc._is_small(history)) -%}
+    {%- set changes = published -%}
+    {%- if reads_changes and not published -%}
+        {%- set changed_rows = cdc._changed_rows(node, history, checkpoint.version, position.version) -%}
+        {%- set changes = cdc._feed_step(
+            spec, history, checkpoint.version, cdc._effective_changes(target, changed_rows, spec.key_columns, names), few
+        ) -%}
+    {%- endif -%}
+    {%- if changes is none -%}
+        {%- set few = false -%}
+        {%- set changes = cdc._step(
+            spec, "changes", cdc._compared_rows(node, history, target, names, spec.key_columns), few, scans_table=true
+        ) -%}
+    {%- endif -%}
+    {%- set outcome = cdc._write_current(spec, node, changes, {
+        "version": version, "names": names, "position": position, "few": few, "selected": cdc._final_columns(node, names) if published,
+        "checkpoint": checkpoint,
+    }) -%}
+    {%- do cdc._drop_steps() -%}
+    {{ return(outcome) }}
+{%- endmacro %}
+
+
+{#-
+    Writes the changes of a final table, rows with `_current_op`, U or D, and `_is_known`, whether the table has a row of the key.
+      batch.selected   expressions of the table's columns over the changes; none where the changes have these columns
+-#}
+{% macro _write_current(spec, node, changes, batch) -%}
+    {%- set facts = cdc._current_facts(changes) -%}
+    {%- if not facts.changed -%}
+        {#- The next run need not look at the same changes again, whose files may be gone by then. -#}
+        {%- do cdc._commit_checkpoint(spec.relation, batch.position, batch.checkpoint) -%}
+        {{ return("OK") }}
+    {%- endif -%}
+    {%- set columns = [] -%}
+    {%- for name in batch.names -%}{%- do columns.append(cdc._quoted(name)) -%}{%- endfor -%}
+    {%- set selected = (batch.selected or columns) | join(", ") -%}
+    {%- set source = "(select " ~ selected ~ ", _current_op, _is_known from " ~ changes.relation
+        ~ " where _current_op is not null)" -%}
+    {%- if node.config.get("incremental_strategy") == "insert_overwrite" -%}
+        {%- set written = cdc._overwrite_partitions(spec, node, source, batch) -%}
+    {%- else -%}
+        {%- set written = cdc._write_changes(spec, {
+            "changes": {"relation": source},
+            "version": batch.version,
+            "columns": batch.names,
+            "new_rows": "_current_op = 'U'",
+            "touched": facts.touched,
+            "is_touched": cdc._touched_rows(spec, changes) if facts.touched and not node.config.get("incremental_predicates") else none,
+            "merge": cdc._merge(spec.relation, source,
+                cdc._key_predicates(spec.key_columns) + cdc._as_list(node.config.get("incremental_predicates")), [
+                {"when": "matched and DBT_INTERNAL_SOURCE._current_op = 'D'", "then": "delete"},
+                {"when": "matched", "then": "update", "columns": columns},
+                {"when": "not matched and DBT_INTERNAL_SOURCE._current_op = 'U'", "then": "insert", "columns": columns},
+            ]),
+            "position": batch.position,
+            "few": batch.few,
+        }) -%}
+    {%- endif -%}
+    {%- if not written -%}
+        {#- The rows hold for the version that they were computed for. -#}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: another build wrote " ~ spec.relation ~ " while this one ran. Run it again when the other one is done."
+        ) -%}
+    {%- endif -%}
+    {{ return("OK") }}
+{%- endmacro %}
+
+
+{#- How many rows change, and how many of them are known. -#}
+{% macro _current_facts(changes) -%}
+    {%- if changes.rows is not none -%}
+        {{ return(adapter.current_facts(changes)) }}
+    {%- endif -%}
+    {%- set row = run_query(
+        "select count(*), count_if(_is_known) from " ~ changes.relation ~ " where _current_op is not null"
+    ).rows[0] -%}
+    {{ return({"changed": row[0], "touched": row[1]}) }}
+{%- endmacro %}
+
+
+{#-
+    A condition on a final table that is true of exactly the known rows that a run replaces or deletes; none where they cannot be
+    listed.
+-#}
+{% macro _touched_rows(spec, changes) -%}
+    {%- if changes.rows is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set keys = [] -%}
+    {%- for key in spec.key_columns -%}
+        {%- do keys.append((key, cdc._literal_suffixes().get(spec.types[key], "unknown"))) -%}
+    {%- endfor -%}
+    {{ return(adapter.listing(changes, "_is_known", [true], keys, "_current_op")) }}
+{%- endmacro %}
+
+
+{#- What a final table is made of: its history's version, the history itself and its columns. -#}
+{% macro _seen_history(history) -%}
+    {%- set types = cdc._column_types("select * from " ~ history) -%}
+    {{ return({
+        "types": types,
+        "position": {
+            "history": cdc._table_properties(history).get("cdc.build"),
+            "version": cdc._table_version(history),
+            "columns": local_md5(types | string),
+        },
+    }) }}
+{%- endmacro %}
+
+
+{#- The columns of a history that its final table has, with their types. -#}
+{% macro _final_types(node, types) -%}
+    {%- set columns = {} -%}
+    {%- for name, type in types.items() if name not in cdc._history_columns({"key_columns": [], "value_columns": []}) -%}
+        {%- do columns.update({name: type}) -%}
+    {%- endfor -%}
+    {{ return(columns) }}
+{%- endmacro %}
+
+
+{#- The columns of a final table as expressions over those of a history. -#}
+{% macro _final_columns(node, names) -%}
+    {%- set declaration = cdc._upstream_declaration(node) -%}
+    {%- set computed = dict(declaration.partition_by if declaration else {}, _cdc_updated_at="dbt_updated_at") -%}
+    {%- set columns = [] -%}
+    {%- for name in names -%}
+        {%- do columns.append((computed[name] ~ " as " if name in computed else "") ~ cdc._quoted(name)) -%}
+    {%- endfor -%}
+    {{ return(columns) }}
+{%- endmacro %}
+
+
+{#- The changes of a history that its own run left for its final table, if they are all there were. -#}
+{% macro _published_changes(history, writes) -%}
+    {{ return(adapter.dispatch("published_changes", "cdc")(history, writes)) }}
+{%- endmacro %}
+
+
+{% macro default__published_changes(history, writes) -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__published_changes(history, writes) -%}
+    {{ return(adapter.published_changes(history | string, writes)) }}
+{%- endmacro %}
+
+
+{#-
+    The changes that a history's change feed gives, as a step; none where the feed cannot be read that far back.
+      since   the version of the history after which the feed is read
+-#}
+{% macro _feed_step(spec, history, since, sql, few) -%}
+    {%- set step = adapter.dispatch("feed_step", "cdc")(spec, history, since, sql, few) -%}
+    {%- if step is none -%}
+        {%- do log("cdc: the change feed of " ~ history ~ " cannot be read from version " ~ since ~ " on. " ~ spec.relation
+            ~ " is compared with it as a whole.", info=true) -%}
+    {%- endif -%}
+    {{ return(step) }}
+{%- endmacro %}
+
+
+{#- A statement that fails ends the run: what VACUUM may have removed by now is not asked for. -#}
+{% macro default__feed_step(spec, history, since, sql, few) -%}
+    {%- set commits = cdc.default__newest_commits(history, cdc._table_version(history) - since + 1) -%}
+    {%- set kept = cdc._table_properties(history).get("delta.deletedFileRetentionDuration", "interval 7 days") -%}
+    {%- set is_kept = commits and commits[-1]["version"] == since and run_query("select timestamp "
+        ~ cdc._literal(commits[-1]["timestamp"]) ~ " > current_timestamp() + interval 1 day - " ~ kept).rows[0][0] -%}
+    {{ return(cdc._step(spec, "changes", sql, few, scans_table=true) if is_kept else none) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__feed_step(spec, history, since, sql, few) -%}
+    {{ return(adapter.step_if_it_can("changes", sql, few, few and not spec.is_large)) }}
+{%- endmacro %}
+
+
+{% macro _is_small(relation) -%}
+    {{ return(not cdc._is_large(relation)) }}
+{%- endmacro %}
+
+
+{#- Every open version and every row that has none: for a table whose checkpoint is lost or whose history was rebuilt. -#}
+{% macro _compared_rows(node, history, target, names, keys) -%}
+    {%- set columns = cdc._column_list(names) -%}
+    {%- set keys = keys | map("lower") | list -%}
+    {%- set of_known = "struct(" ~ cdc._column_list(names, "known") ~ ")" -%}
+    {%- set of_open = "struct(" ~ cdc._column_list(names, "open_versions") ~ ")" -%}
+with open_versions as (
+    {{ cdc._current_rows(node, history) | indent(4) }}
+)
+
+select
+    {%- for name in names %}
+    {%- if name | lower in keys %}
+    coalesce(open_versions.{{ cdc._quoted(name) }}, known.{{ cdc._quoted(name) }}) as {{ cdc._quoted(name) }},
+    {%- else %}
+    open_versions.{{ cdc._quoted(name) }},
+    {%- endif %}
+    {%- endfor %}
+    if(open_versions._cdc_seq is null, 'D', 'U') as _current_op,
+    known._cdc_seq is not null as _is_known
+from open_versions
+full outer join {{ target }} as known on {{ cdc._same(keys, "open_versions", "known") }}
+where not ({{ of_open }} <=> {{ of_known }})
+{%- endmacro %}
+
+
+{#-
+    The keys whose current row is another one since a version of the history: the open version, or that there is none any more. A key whose
+    open version did not change is left out.
+-#}
+{% macro _changed_rows(node, history, read, now) -%}
+    {%- set keys = cdc._column_list(cdc._as_list(node.config.get("unique_key"))) -%}
+with changes as (
+    select
+        *,
+        {#- A row that is replaced comes as a delete and an insert of one commit. -#}
+        row_number() over (
+            partition by dbt_scd_id order by _commit_version desc, _change_type in ('delete', 'update_preimage')
+        ) as _cdc_newest
+    from table_changes({{ cdc._literal(history | string | replace("`", "")) }}, {{ read + 1 }}, {{ now }})
+    where _seq_end is null or _change_type not in ('delete', 'update_preimage')
+),
+
+candidates as (
+    select
+        *,
+        _cdc_newest = 1 and _seq_end is null and _change_type in ('insert', 'update_postimage') as _cdc_is_current
+    from changes
+),
+
+last_changes as (
+    select
+        *,
+        row_number() over (partition by {{ keys }} order by _cdc_is_current desc, _commit_version desc) as _cdc_latest
+    from candidates
+    where _cdc_is_current or _seq_end is null
+)
+
+select
+    {{ cdc._current_columns(
+        node, ["_cdc_newest", "_cdc_latest", "_cdc_is_current", "_change_type", "_commit_version", "_commit_timestamp"]
+    ) }},
+    if(_cdc_is_current, 'U', 'D') as _current_op
+from last_changes
+where _cdc_latest = 1
+{%- endmacro %}
+
+
+{#- The changes that change something, and whether the table knows their keys. -#}
+{% macro _effective_changes(target, changes, keys, names) -%}
+    {%- set of_known = "struct(" ~ cdc._column_list(names, "known") ~ ")" -%}
+    {%- set of_changes = "struct(" ~ cdc._column_list(names, "changes") ~ ")" -%}
+select
+    {{ cdc._column_list(names, "changes") }},
+    changes._current_op,
+    known._cdc_is_known is not null as _is_known
+from ({{ changes }}) as changes
+left join (select *, true as _cdc_is_known from {{ target }}) as known on {{ cdc._same(keys, "known", "changes") }}
+where
+    (changes._current_op = 'U' and (known._cdc_is_known is null or not {{ of_changes }} <=> {{ of_known }}))
+    or (changes._current_op = 'D' and known._cdc_is_known)
+{%- endmacro %}

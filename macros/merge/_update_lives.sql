@@ -1,0 +1,53 @@
+{#- One batch of a final table without a history: the new events, the rows of their keys, and one commit. Returns the outcome. -#}
+{% macro _update_lives(node) -%}
+    {%- set spec = cdc._lives_spec(node) -%}
+    {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+    {%- set fingerprint = cdc._events_fingerprint(node) -%}
+    {%- set is_same = fingerprint is not none and checkpoint.get("fingerprint") == fingerprint -%}
+    {%- if is_same or cdc._is_unaffected(node) -%}
+        {{ return("nothing new") }}
+    {%- endif -%}
+    {%- set window = cdc._read_window(spec, checkpoint, node) -%}
+    {%- if window.nothing_new -%}
+        {{ return("nothing new") }}
+    {%- endif -%}
+    {%- set events = cdc._step(spec, "events", cdc._new_events(spec, window.read_from, window.read_to), window.few) -%}
+    {%- set facts = cdc._event_facts(spec, events) -%}
+    {%- set has_truncates = facts.truncates > 0 -%}
+    {#- A truncate changes as many rows as there are. -#}
+    {%- set window = dict(window, few=window.few and not has_truncates) -%}
+    {%- set bounds = none if has_truncates or spec.by_position else facts.bounds -%}
+    {%- set known_sql = cdc._known_lives(spec, events, has_truncates, bounds) -%}
+    {%- set known = cdc._step(spec, "known", known_sql, window.few, scans_table=true) -%}
+    {%- set batch_spec = dict(
+        spec,
+        partial=spec.partial and facts.partial or (spec.partial and cdc._has_any(known, "_is_in_order", false)),
+        truncated=has_truncates or cdc._has_any(known, "_is_truncate", true)
+    ) -%}
+    {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(batch_spec, events, known), window.few) -%}
+    {%- set run = cdc._run_of_batch(
+        spec, window, facts, cdc._change_facts(changes, "_current_op"), cdc._rejected_events(spec, window, facts)
+    ) -%}
+    {%- set names = cdc._column_types("select * from " ~ spec.relation).keys() | list -%}
+    {%- set outcome = cdc._write_current(spec, node, changes, {
+        "version": checkpoint.at,
+        "names": names,
+        "position": dict(window.position, run=run),
+        "checkpoint": checkpoint,
+        "few": window.few,
+        "selected": cdc._life_expressions(node, names),
+    }) -%}
+    {%- do cdc._drop_steps() -%}
+    {{ return(outcome) }}
+{%- endmacro %}
+
+
+{#- The columns of the table as expressions over those of the fold. -#}
+{% macro _life_expressions(node, names) -%}
+    {%- set d = cdc._upstream_declaration(node) -%}
+    {%- set columns = [] -%}
+    {%- for name in names -%}
+        {%- do columns.append((d.partition_by[name] ~ " as " if d and name in d.partition_by else "") ~ cdc._quoted(name)) -%}
+    {%- endfor -%}
+    {{ return(columns) }}
+{%- endmacro %}

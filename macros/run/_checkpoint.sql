@@ -1,0 +1,140 @@
+{#-
+    The checkpoint of a table says how far it has read. It is user metadata of the table's own Delta commit, so that it can never be ahead
+    of the rows. It names its table: one that another table's write picked up from a shared session is ignored. A lost checkpoint
+    only costs reading again, for every step gives the same result when repeated.
+
+    Returns the newest one, with `at`, the version of the table, and without anything else where there is none. A write of somebody else
+    makes older checkpoints void: what they say was read may be gone.
+-#}
+{% macro _read_checkpoint(relation) -%}
+    {%- set at = {} -%}
+    {%- for limit in [5, none] -%}
+        {%- for commit in cdc._newest_commits(relation, limit) -%}
+            {%- do at.setdefault("at", commit["version"]) -%}
+            {%- set checkpoint = fromjson(commit["userMetadata"] or "{}", {}) -%}
+            {#- Maintenance can only have picked up what a run that failed left in the session. -#}
+            {%- set is_written = commit["operation"] == "SET TBLPROPERTIES" or commit["operation"] not in cdc._maintenance() -%}
+            {%- if is_written and checkpoint is mapping and checkpoint.get("cdc") == relation | string -%}
+                {{ return(dict(checkpoint, at=at.at, written_at=commit["version"])) }}
+            {%- elif commit["operation"] not in cdc._maintenance() -%}
+                {{ return(at) }}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {{ return(at) }}
+{%- endmacro %}
+
+
+{#- The text of a checkpoint. -#}
+{% macro _checkpoint_text(relation, position) -%}
+    {{ return(tojson(dict({"cdc": relation | string}, **position))) }}
+{%- endmacro %}
+
+
+{#- The checkpoint for the next commit of a statement that dbt itself runs: the one that creates a table. -#}
+{% macro _set_checkpoint(relation, position) -%}
+    {%- do run_query("set spark.databricks.delta.commitInfo.userMetadata=" ~ cdc._checkpoint_text(relation, position)) -%}
+{%- endmacro %}
+
+
+{#-
+    Clears what a run that failed has left in the session. A commit of this run, such as that of a new column, would otherwise carry a
+    checkpoint whose rows were never written.
+-#}
+{% macro _clear_checkpoint() -%}
+    {{ return(adapter.dispatch("clear_checkpoint", "cdc")()) }}
+{%- endmacro %}
+
+
+{% macro default__clear_checkpoint() -%}
+    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+{%- endmacro %}
+
+
+{#- Each node has a session of its own. -#}
+{% macro sparkcdc__clear_checkpoint() -%}{%- endmacro %}
+
+
+{#-
+    Writes a checkpoint by itself, where there is nothing else to write and it says more than the last one. Delta makes no commit of a
+    write without rows.
+-#}
+{% macro _commit_checkpoint(relation, position, last={}) -%}
+    {%- set moved = [] -%}
+    {%- for name, value in position.items() if name != "run" and last.get(name) != value -%}
+        {%- do moved.append(name) -%}
+    {%- endfor -%}
+    {%- if not moved -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- do cdc._set_checkpoint(relation, position) -%}
+    {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
+    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+{%- endmacro %}
+
+
+{#- The newest commits of a table, the last one first: version, operation and userMetadata. -#}
+{% macro _newest_commits(relation, limit=none) -%}
+    {{ return(adapter.dispatch("newest_commits", "cdc")(relation, limit)) }}
+{%- endmacro %}
+
+
+{% macro default__newest_commits(relation, limit) -%}
+    {{ return(run_query("describe history " ~ relation ~ (" limit " ~ limit if limit else "")).rows) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__newest_commits(relation, limit) -%}
+    {{ return(adapter.newest_commits(relation | string, limit)) }}
+{%- endmacro %}
+
+
+{#- The newest version of a table. -#}
+{% macro _table_version(relation) -%}
+    {{ return(cdc._newest_commits(relation, 1)[0]["version"]) }}
+{%- endmacro %}
+
+
+{#- The versions since another one in which somebody wrote rows; maintenance writes none. What the log has lost may have. -#}
+{% macro _writes_since(relation, version) -%}
+    {%- set writes = [] -%}
+    {%- set gap = cdc._table_version(relation) - version -%}
+    {%- set commits = cdc._newest_commits(relation, gap) if gap > 0 else [] -%}
+    {%- for commit in commits if commit["version"] > version and commit["operation"] not in cdc._maintenance() -%}
+        {%- do writes.append(commit["version"]) -%}
+    {%- endfor -%}
+    {#- Commits that the log has no more may have written. -#}
+    {%- if commits | length < gap -%}
+        {%- do writes.append(version + 1) -%}
+    {%- endif -%}
+    {{ return(writes) }}
+{%- endmacro %}
+
+
+{#- Operations that change no rows. -#}
+{% macro _maintenance() -%}
+    {{ return(["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CHANGE COLUMN",
+        "CHANGE COLUMNS", "ADD COLUMNS", "RENAME COLUMN", "UPGRADE PROTOCOL", "COMPUTE STATS", "CLUSTER BY", "ADD CONSTRAINT",
+        "DROP CONSTRAINT", "DROP FEATURE"]) }}
+{%- endmacro %}
+
+
+{#- The properties of a table, which unlike its detail cost no look at its files. -#}
+{% macro _table_properties(relation) -%}
+    {{ return(adapter.dispatch("table_properties", "cdc")(relation)) }}
+{%- endmacro %}
+
+
+{% macro default__table_properties(relation) -%}
+    {%- set properties = {} -%}
+    {%- for row in run_query("show tblproperties " ~ relation).rows -%}
+        {%- do properties.update({row[0]: row[1]}) -%}
+    {%- endfor -%}
+    {{ return(properties) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__table_properties(relation) -%}
+    {%- set properties = adapter.table_properties(relation | string) -%}
+    {{ return(cdc.default__table_properties(relation) if properties is none else properties) }}
+{%- endmacro %}

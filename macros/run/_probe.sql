@@ -1,0 +1,143 @@
+{#-
+    Whether a table that reads a part of a raw table, as those of a topic do, has nothing new in it, although others may have. One look
+    at the raw table tells it of all that read it.
+-#}
+{% macro _is_unaffected(node) -%}
+    {%- set reader = cdc._reader(node) -%}
+    {%- set made = cdc._declared_fingerprint(node) if reader else none -%}
+    {%- if made is none or made != reader.checkpoint.get("declared") -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- set read_to = reader.checkpoint.read_to -%}
+    {%- set probe = cdc._shared_probe(reader.declaration) -%}
+    {%- set newest = probe.newest.get(reader.declaration.table) if probe else none -%}
+    {%- if not probe or read_to < probe.since or (newest is not none and newest > read_to) -%}
+        {{ return(false) }}
+    {%- elif probe.read_to is not none and probe.read_to < read_to -%}
+        {#- The sequence fell, which the table itself has to refuse. -#}
+        {{ return(false) }}
+    {%- elif probe.raw_rows > cdc._rows_without_checkpoint() -%}
+        {#- So that the next look does not go over all of them again, for a table that seldom has any. -#}
+        {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, read_to=probe.read_to)) -%}
+    {%- endif -%}
+    {{ return(true) }}
+{%- endmacro %}
+
+
+{#- Up to how many raw rows the tables that they do not concern are passed by without a note. -#}
+{% macro _rows_without_checkpoint() -%}
+    {{ return(100000) }}
+{%- endmacro %}
+
+
+{#- Whether several declarations read the same raw table, and only events with a higher arrival concern this one's tables. -#}
+{% macro _is_shared(d) -%}
+    {{ return(not d.problems and d.arrival is not none and not d.arrival_overlap and d.on_bad_event != "fail"
+        and graph.sources.values() | selectattr("relation_name", "equalto", d.relation) | list | length > 1) }}
+{%- endmacro %}
+
+
+{#-
+    A table that reads the events of a staging view of a shared raw table, and its checkpoint, which says how far. None otherwise, as on every
+    adapter that cannot read Delta's log.
+-#}
+{% macro _reader(node) -%}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- set above = cdc._node_above(node) -%}
+    {%- if not above or above.config.materialized != "view" or cdc._last_commit(target) is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set d = cdc._upstream_declaration(above) -%}
+    {%- if not d or not cdc._is_shared(d) -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set checkpoint = cdc._read_checkpoint(target) -%}
+    {%- if checkpoint.get("read_to") is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {{ return({"target": target, "declaration": d, "checkpoint": checkpoint}) }}
+{%- endmacro %}
+
+
+{#- What `_probe_shared` finds, asked once in a run, as long as nothing is committed to the raw table. -#}
+{% macro _shared_probe(d) -%}
+    {%- set name = [invocation_id, d.relation, d.arrival, cdc._last_commit(d.relation)] | string -%}
+    {{ return(adapter.once(name, cdc._probe_shared, d)) }}
+{%- endmacro %}
+
+
+{#-
+    What a raw table has that one of its readers has not read: the newest arrival for each declared table (`newest`) and of all rows
+    (`read_to`), and the number of rows, as looked for from `since` on.
+-#}
+{% macro _probe_shared(d) -%}
+    {%- set asked = {} -%}
+    {%- set read_to = [] -%}
+    {%- for node in cdc._event_readers() if d.relation == cdc._source_relation(node) -%}
+        {%- set reader = cdc._reader(node) -%}
+        {%- if reader and reader.declaration.arrival == d.arrival -%}
+            {%- do asked.update({reader.declaration.table: "max(" ~ d.arrival ~ ") filter (where "
+                ~ cdc._may_be_of_table(reader.declaration) ~ ")"}) -%}
+            {%- do read_to.append(reader.checkpoint.read_to) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- set since = read_to | min -%}
+    {%- set rows = adapter.rows_if_it_can("select max(" ~ d.arrival ~ "), count(*), " ~ (asked.values() | join(", "))
+        ~ " from " ~ d.relation ~ " where " ~ d.arrival ~ " > " ~ since) -%}
+    {#- Where one declaration is wrong, each table looks for itself, and that one fails. -#}
+    {%- if not rows -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set highest = rows[0][0] if rows[0][1] else run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}
+    {%- set newest = {} -%}
+    {%- for table in asked -%}
+        {%- do newest.update({table: rows[0][loop.index + 1]}) -%}
+    {%- endfor -%}
+    {{ return({"since": since, "newest": newest, "read_to": highest, "raw_rows": rows[0][1]}) }}
+{%- endmacro %}
+
+
+{#- The nodes that read events and note how far: histories, final tables without one, and resolvers. -#}
+{% macro _event_readers() -%}
+    {%- set readers = cdc._managed_nodes() -%}
+    {%- for node in graph.nodes.values() if cdc._resolves(node) -%}
+        {%- do readers.append(node) -%}
+    {%- endfor -%}
+    {{ return(readers) }}
+{%- endmacro %}
+
+
+{#- Whether a node is a resolver's Python model. -#}
+{% macro _resolves(node) -%}
+    {{ return(node.language == "python" and node.config.get("unique_key") == "_event_id") }}
+{%- endmacro %}
+
+
+{#- The raw table that a reader's staging view reads. -#}
+{% macro _source_relation(node) -%}
+    {%- set above = cdc._node_above(node) -%}
+    {%- set source = graph.sources.get(above.depends_on.nodes[0]) if above and above.depends_on.nodes else none -%}
+    {{ return(source.relation_name if source else none) }}
+{%- endmacro %}
+
+
+{#-
+    A condition that no raw row of a table fails, without decoding it: the declared one, and that the payload holds the table's name. An
+    event that names no table is quarantined by whoever decodes it, and does not call for that.
+-#}
+{% macro _may_be_of_table(d) -%}
+    {%- set conditions = [d.where or "true"] -%}
+    {%- set names = [] -%}
+    {%- for name in d.source_table -%}
+        {%- do names.append(name.split(".")[-1]) -%}
+    {%- endfor -%}
+    {#- JSON may write other characters in more than one way. -#}
+    {%- if d.payload and names and modules.re.fullmatch("[A-Za-z0-9_ ]+", names | join(" ")) -%}
+        {%- set found = [] -%}
+        {%- for name in names -%}
+            {%- do found.append("contains(" ~ cdc._payload(d) ~ ", " ~ cdc._literal(name) ~ ")") -%}
+        {%- endfor -%}
+        {%- do conditions.append(found | join(" or ")) -%}
+    {%- endif -%}
+    {{ return("(" ~ (conditions | join(") and (")) ~ ")") }}
+{%- endmacro %}

@@ -1,0 +1,232 @@
+{#-
+    What a run reads: from where to where in the ingestion sequence (`read_from`, `read_to`), how many raw rows that is (`raw_rows`; none
+    where nobody knows), whether these are few, whether there is nothing new, and the checkpoint to write (`position`), which
+    keeps the input fingerprint of before the events were read. What an `arrival_overlap` covers is read again where a row has come
+    into it since. Everything is read again where the checkpoint speaks of another raw table or another `arrival`: events that are known
+    change nothing. Refuses bad events, and batches out of order, where that is declared.
+-#}
+{% macro _read_window(spec, checkpoint, node) -%}
+    {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
+    {%- set d = none if spec.follows else spec.declaration -%}
+    {%- if d and d.arrival -%}
+        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
+        {%- set checkpoint = cdc._own_checkpoint(spec, d, checkpoint, position.raw_id) -%}
+    {%- endif -%}
+    {%- set overlap = d.arrival_overlap if d else 0 -%}
+    {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
+    {%- set read_from = last - overlap if last is not none else none -%}
+    {%- set found = cdc._new_data(spec, read_from, checkpoint.get("raw_version")) -%}
+    {%- set read_to = found.read_to if found.read_to is not none else last -%}
+    {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
+    {%- if d and last is not none and not is_behind and (found.read_to is none or found.read_to < last) -%}
+        {%- do cdc._refuse_lost_place(spec, d, last) -%}
+    {%- endif -%}
+    {%- set read_from = found.read_from if is_behind else read_from -%}
+    {%- set nothing_new = last is not none and read_to is not none and read_to <= last and not is_behind
+        and (overlap == 0 or found.raw_rows == checkpoint.get("overlapping")) -%}
+    {%- if read_to is not none -%}{%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}{%- endif -%}
+    {%- if not nothing_new -%}
+        {%- if spec.declaration and spec.declaration.on_bad_event == "fail" -%}
+            {%- do cdc._refuse_bad_events(spec, read_from) -%}
+        {%- endif -%}
+        {%- if overlap and read_to is not none -%}
+            {#- How many rows the next run sees again: where it sees more, some came late. -#}
+            {%- do position.update({"overlapping":
+                run_query("select count(*) " ~ cdc._from_new_rows(d, read_to - overlap, read_to)).rows[0][0]}) -%}
+        {%- endif -%}
+    {%- endif -%}
+    {%- if d and d.batch_order -%}
+        {%- do position.update({"batch": checkpoint.get("batch") if nothing_new
+            else cdc._refuse_batches(d, read_from, read_to, none if spec.rebuild else checkpoint.get("batch"))}) -%}
+    {%- endif -%}
+    {{ return({
+        "read_from": read_from,
+        "read_to": read_to,
+        "raw_rows": found.raw_rows,
+        "few": found.raw_rows is not none and found.raw_rows <= cdc._few_rows(),
+        "nothing_new": nothing_new,
+        "position": position,
+    }) }}
+{%- endmacro %}
+
+
+{#-
+    The checkpoint, as far as it says something of the raw table as it is now: one that was created anew counts its arrivals anew, and
+    numbers of two expressions do not compare. Without a `read_to` everything is read.
+-#}
+{% macro _own_checkpoint(spec, d, checkpoint, raw_id) -%}
+    {%- if checkpoint.get("read_to") is none or spec.rebuild -%}
+        {{ return(checkpoint) }}
+    {%- endif -%}
+    {%- set changed = [] -%}
+    {%- if checkpoint.get("arrival", d.arrival) != d.arrival -%}
+        {%- do changed.append("`arrival` was `" ~ checkpoint.arrival ~ "` and is `" ~ d.arrival ~ "`") -%}
+    {%- endif -%}
+    {%- if none not in [raw_id, checkpoint.get("raw_id")] and raw_id != checkpoint.raw_id -%}
+        {%- do changed.append(d.relation ~ " was created anew") -%}
+    {%- endif -%}
+    {%- if not changed -%}
+        {{ return(checkpoint) }}
+    {%- endif -%}
+    {%- do log("cdc: " ~ spec.relation ~ " reads all events of " ~ d.table ~ " again: " ~ (changed | join(", ")), info=true) -%}
+    {{ return({}) }}
+{%- endmacro %}
+
+
+{#- What tells a table from others that have, or had, its name; none where nobody can tell without a query. -#}
+{% macro _table_id(relation) -%}
+    {{ return(adapter.dispatch("table_id", "cdc")(relation)) }}
+{%- endmacro %}
+
+
+{% macro default__table_id(relation) -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__table_id(relation) -%}
+    {{ return(adapter.table_id(relation)) }}
+{%- endmacro %}
+
+
+{#- Stops a run that would never read anything again: the raw table holds rows, all of them before the place that was read to. -#}
+{% macro _refuse_lost_place(spec, d, last) -%}
+    {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}
+    {%- if highest is not none and highest < last -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ spec.relation ~ " has read " ~ d.table ~ " up to `" ~ d.arrival ~ "` " ~ last ~ ", and the highest in " ~ d.relation
+            ~ " is " ~ highest ~ ": it would read no event again. Nothing was written. If the sequence began anew, or a row had a"
+            ~ " number that was too high, set the table back to what it has not read: dbt run-operation cdc_replay --args '{table: "
+            ~ spec.node.name ~ ("" if d.history else ", since: <the first one to read>") ~ "}'"
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    One look at what arrived since the last one: up to where it goes (`read_to`), from where (`read_from`) and how many raw rows it is
+    (`raw_rows`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of decoding. Rows that
+    were appended with an arrival that was read already are read as well, where the log tells of them.
+-#}
+{% macro _new_data(spec, read_from, raw_version) -%}
+    {%- set d = none if spec.follows else spec.declaration -%}
+    {%- if d -%}
+        {%- set is_asked = read_from is not none and raw_version is not none -%}
+        {%- set appended = cdc._appended(d, read_from, raw_version) if is_asked else none -%}
+        {%- set is_behind = appended and appended[3] is not none and appended[3] <= read_from -%}
+        {%- if appended and not is_behind -%}
+            {{ return({"read_from": read_from, "read_to": appended[0], "raw_rows": appended[1], "raw_version": appended[2]}) }}
+        {%- endif -%}
+        {%- set read_from = appended[3] - 1 if is_behind else read_from -%}
+        {%- set raw_version = cdc._raw_version(d) -%}
+        {%- set asked = "select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(d, read_from) -%}
+        {%- set found = run_query(asked).rows[0] -%}
+        {%- if found[0] is not none -%}{%- do cdc._number(found[0], d) -%}{%- endif -%}
+        {{ return({"read_from": read_from, "read_to": found[0], "raw_rows": found[1], "raw_version": raw_version}) }}
+    {%- elif spec.follows or "_arrived" in spec.types -%}
+        {%- set newest = run_query("select max(" ~ spec.arrival ~ ") from (" ~ spec.events_sql ~ ") as arrivals where "
+            ~ cdc._is_new_row(spec.arrival, read_from)).rows[0][0] -%}
+        {{ return({"read_from": read_from, "read_to": newest, "raw_rows": none, "raw_version": none}) }}
+    {%- endif -%}
+    {{ return({"read_from": read_from, "read_to": none, "raw_rows": none, "raw_version": none}) }}
+{%- endmacro %}
+
+
+{#- What was appended to a raw table since a version, by the statistics of its files; none where a query has to tell. -#}
+{% macro _appended(d, read_from, raw_version) -%}
+    {{ return(adapter.dispatch("appended", "cdc")(d, read_from, raw_version)) }}
+{%- endmacro %}
+
+
+{% macro default__appended(d, read_from, raw_version) -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__appended(d, read_from, raw_version) -%}
+    {%- set is_column = modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.arrival | string) -%}
+    {%- set in_log = is_column and not d.where and not d.arrival_overlap -%}
+    {{ return(adapter.appended(d.relation, raw_version, d.arrival, read_from) if in_log else none) }}
+{%- endmacro %}
+
+
+{#- The version of a raw table before a run looks at it; none where nobody can tell without a query. -#}
+{% macro _raw_version(d) -%}
+    {{ return(adapter.dispatch("raw_version", "cdc")(d)) }}
+{%- endmacro %}
+
+
+{% macro default__raw_version(d) -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__raw_version(d) -%}
+    {{ return(adapter.logged_version(d.relation)) }}
+{%- endmacro %}
+
+
+{% macro _is_new_row(arrival, read_from=none, read_to=none) -%}
+    {%- set bounds = [] -%}
+    {%- if read_from is not none -%}{%- do bounds.append(arrival ~ " > " ~ cdc._number(read_from)) -%}{%- endif -%}
+    {%- if read_to is not none -%}{%- do bounds.append(arrival ~ " <= " ~ cdc._number(read_to)) -%}{%- endif -%}
+    {{ return(bounds | join(" and ") or "true") }}
+{%- endmacro %}
+
+
+{#- The raw rows of a declared table between two arrivals. -#}
+{% macro _from_new_rows(d, read_from=none, read_to=none) -%}
+    {{ return("from " ~ d.relation ~ " where " ~ ("(" ~ d.where ~ ") and " if d.where else "")
+        ~ cdc._is_new_row("(" ~ d.arrival ~ ")", read_from, read_to)) }}
+{%- endmacro %}
+
+
+{#- A number that came out of a table, as SQL; anything else is refused before it can become part of a statement. -#}
+{% macro _number(value, d=none) -%}
+    {%- if value is not number -%}
+        {%- set declared = d.table ~ ": `arrival` (" ~ d.arrival ~ ")" if d else "`arrival`" -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ declared ~ " gives `" ~ value ~ "`, which is no number. Declare a whole"
+            ~ " number that grows with every row that arrives, for instance `cast(batch as bigint)`.") -%}
+    {%- endif -%}
+    {{ return(value | string) }}
+{%- endmacro %}
+
+
+{#- Up to so many rows the work on them is less than planning it, by bench/. -#}
+{% macro _few_rows() -%}
+    {{ return(20000) }}
+{%- endmacro %}
+
+
+{% macro _refuse_bad_events(spec, read_from) -%}
+    {%- set d = spec.declaration -%}
+    {%- set asked -%}
+with {{ cdc._decoded_events(d, d.relation) }}
+
+select
+    _reason,
+    count(*) as events,
+    min(_origin) as first_origin
+from identified_events
+where
+    _reason is not null
+    {%- if read_from is not none and not spec.follows %}
+    and _arrived > {{ cdc._number(read_from) }}
+    {%- endif %}
+group by _reason
+order by events desc, _reason
+limit 5
+    {%- endset -%}
+    {%- set bad = run_query(asked).rows -%}
+    {%- if bad | length -%}
+        {%- set lines = [] -%}
+        {%- for row in bad -%}
+            {%- do lines.append("  - " ~ row[0] ~ ": " ~ row[1] ~ (" event" if row[1] == 1 else " events")
+                ~ (", the first at " ~ row[2] if row[2])) -%}
+        {%- endfor -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. Nothing was written. Repair the events at"
+            ~ " their origin, or declare `on_bad_event: quarantine` to go on without them. The most frequent reasons:\n" ~ (lines | join("\n"))
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}

@@ -1,0 +1,84 @@
+{#- What runs in a batch, from the package's own macros: the intermediate results, and what is written. -#}
+
+{% macro first_build_of_history(events) -%}
+    {{ return(cdc.spark__build_snapshot_table({}, "select * from " ~ events) if execute) }}
+{%- endmacro %}
+
+
+{% macro batch_of_history(history, truncates=0, partial=true, traits={}) -%}
+    {%- if not execute -%}{{ return("") }}{%- endif -%}
+    {%- set node = cdc._node_of(history) -%}
+    {%- set spec = spec_as_declared(node) -%}
+    {%- set spec = dict(spec, columns=cdc._history_columns(spec), types=dict(spec.types, _events=events_type())) -%}
+    {%- do spec.update(traits) -%}
+    {%- set window = {"read_from": 8, "read_to": 9, "raw_rows": 1000, "few": true, "position": {"read_to": 9}} -%}
+    {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
+    {%- set facts = {
+        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "rejected": [0, 0], "bounds": some_keys(spec),
+    } -%}
+    {%- do cdc._write_batch(spec, window, events, facts, 7, {"tombstones": true}) -%}
+    {{ return(statements()) }}
+{%- endmacro %}
+
+
+{#- What `dbt run-operation` runs; the relation is there for dbt's graph. -#}
+{% macro operation(name, relation, arguments) -%}
+    {%- if execute -%}
+        {%- do context["cdc"][name](table=relation.identifier, dry_run=false, **arguments) -%}
+        {{ return(statements()) }}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{% macro batch_of_current(current, history) -%}
+    {%- if not execute -%}{{ return("") }}{%- endif -%}
+    {%- set node = cdc._node_of(current) -%}
+    {%- set spec = spec_as_declared(cdc._node_of(history)) -%}
+    {%- set names = spec.key_columns + spec.value_columns + ["_cdc_created_at", "_cdc_updated_at", "_cdc_seq"] -%}
+    {%- set keys = spec.key_columns -%}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- set compared = cdc._compared_rows(node, history, target, names, keys) -%}
+    {%- do cdc._step(spec, "changes, where the tables are compared as a whole", compared) -%}
+    {%- set changed = cdc._changed_rows(node, history, 7, 9) -%}
+    {%- set changes = cdc._step(spec, "changes", cdc._effective_changes(target, changed, keys, names), true) -%}
+    {%- do cdc._write_current(dict(spec, relation=target), node, changes, {
+        "version": 7, "names": names, "position": {}, "few": true, "selected": none, "checkpoint": {},
+    }) -%}
+    {{ return(statements()) }}
+{%- endmacro %}
+
+
+{% macro batch_without_history(current, has_truncates=false) -%}
+    {%- if not execute -%}{{ return("") }}{%- endif -%}
+    {%- set node = cdc._node_of(current) -%}
+    {%- set spec = dict(spec_as_declared(node), tracked=[], lives=true, truncated=has_truncates) -%}
+    {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
+    {%- set bounds = none if has_truncates else some_keys(spec) -%}
+    {%- set known = cdc._step(spec, "known", cdc._known_lives(spec, events, has_truncates, bounds), true) -%}
+    {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(spec, events, known), true) -%}
+    {%- set names = cdc._life_columns(spec) -%}
+    {%- do cdc._write_current(spec, node, changes, {
+        "version": 7, "names": names, "position": {}, "few": true, "selected": cdc._life_expressions(node, names), "checkpoint": {},
+    }) -%}
+    {{ return(statements()) }}
+{%- endmacro %}
+
+
+{#- The plan of a table that has the declared columns. -#}
+{% macro spec_as_declared(node) -%}
+    {%- set events_sql = "select * from " ~ graph.nodes[node.depends_on.nodes[0]].relation_name -%}
+    {{ return(cdc._spec_of_types(node, event_types(cdc._upstream_declaration(node)), events_sql, cdc._relation_of(node))) }}
+{%- endmacro %}
+
+
+{#- The type of `_events`; what an image holds plays no part. -#}
+{% macro events_type() -%}
+    {{ return("array<struct<_seq:bigint,_op:string,_event_id:bigint,_ts:timestamp,_unset:array<string>,_image:struct<a:int>>>") }}
+{%- endmacro %}
+
+
+{#- Three keys, as a batch lists them. -#}
+{% macro some_keys(spec) -%}
+    {%- set keys = ["a", "b", "c"] if spec.types[spec.key_columns[0]] == "string" else [1, 5, 9] -%}
+    {{ return(cdc._key_bounds(spec, {"low": keys[0], "high": keys[2], "listed": keys})) }}
+{%- endmacro %}

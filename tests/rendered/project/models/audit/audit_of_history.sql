@@ -1,0 +1,1 @@
+{{ cdc.audit(ref('history_flagged'), ref('current_of_history')) }}

@@ -1,0 +1,1 @@
+{{ cdc.schema_drift(source('raw', 'canal')) }}

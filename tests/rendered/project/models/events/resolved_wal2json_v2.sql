@@ -1,0 +1,1 @@
+select * from {{ ref('events_wal2json_v2') }}

@@ -1,0 +1,1 @@
+{{ cdc.changelog(ref('current_of_history'), from_version=7) }}

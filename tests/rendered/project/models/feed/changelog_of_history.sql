@@ -1,0 +1,1 @@
+{{ cdc.changelog(ref('history_flagged')) }}

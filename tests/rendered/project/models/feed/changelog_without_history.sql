@@ -1,0 +1,1 @@
+{{ cdc.changelog(ref('current_without_history')) }}

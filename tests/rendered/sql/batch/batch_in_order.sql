@@ -1,0 +1,284 @@
+-- step events
+with arrived_events as (
+    select
+        *,
+        false as _is_move
+    from (select * from app.events_flagged) as source_events
+    where
+        _arrived > 8
+        and _arrived <= 9
+)
+
+select
+    `order_id`,
+    `line`,
+    struct(
+        `status` as `status`,
+        `amount` as `amount`
+    ) as _values,
+    if(_is_move, 'M', _op) as _op,
+    _seq,
+    _ts,
+    _event_id,
+    _unset
+from arrived_events;
+
+-- step latest
+with touched_keys as (
+    select
+        `order_id`, `line`,
+        min(_seq) as _first_new
+    from step_events
+    where _op <> 'T'
+    group by `order_id`, `line`
+)
+
+select
+    history.`order_id`, history.`line`, history.`status`, history.`amount`, history.`_seq`, history.`_seq_end`, history.`_cdc_created_at`, history.`_cdc_seq`, history.`dbt_scd_id`, history.`dbt_updated_at`, history.`dbt_valid_from`, history.`dbt_valid_to`, history.`_event_id`, history.`_cdc_is_latest`, history._events,
+    touched_keys._first_new > coalesce(element_at(history._events, -1)._seq, history._seq) as _is_in_order
+from app.history_flagged as history
+inner join touched_keys on history.`order_id` <=> touched_keys.`order_id` and history.`line` <=> touched_keys.`line`
+where
+    history._cdc_is_latest
+    and history.`order_id` between 1L and 9L and history.`order_id` in (1L, 5L, 9L);
+
+-- step changes
+with
+
+ordered_versions as (
+    select `order_id`, `line`, `status`, `amount`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`
+    from step_latest
+    where _is_in_order
+),
+
+states as (
+    select
+        *,
+        explode(if(_seq_end is null, array(false), array(false, true))) as _is_end_of_state
+    from ordered_versions
+),
+
+state_events as (
+    select
+        `order_id`, `line`,
+        struct(`status`, `amount`) as _values,
+        if(_is_end_of_state, 'E', 'S') as _op,
+        if(_is_end_of_state, _seq_end, _seq) as _seq,
+        if(_is_end_of_state, dbt_valid_to, dbt_valid_from) as _ts,
+        _event_id,
+        cast(array() as array<string>) as _unset,
+        false as _is_new,
+        if(_is_end_of_state, null, struct(
+            _cdc_created_at, _cdc_seq, dbt_updated_at, dbt_scd_id, _event_id, _events, struct(_seq, 'U' as _op, _event_id, dbt_valid_from as _ts, cast(array() as array<string>) as _unset, struct(`amount`) as _image) as _sole_event
+        )) as _state
+    from states
+),
+
+known_versions as (
+    select * from ordered_versions
+),
+
+truncates as (
+    select
+        _seq,
+        _ts, _event_id
+    from step_events
+    where _op = 'T'
+),
+
+new_events as (
+    select
+        *,
+        true as _is_new
+    from step_events
+    where _op <> 'T'
+),
+
+events as (
+    select *, null as _state from new_events
+    union all
+    select * from state_events
+),
+
+
+timed_events as (
+    select
+        *,
+        _op not in ('I', 'U', 'B', 'S') as _is_end
+    from events
+),repeated_events as (
+    select
+        *,
+        coalesce(
+            lag(struct(_seq, _event_id, _is_end)) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) = struct(_seq, _event_id, _is_end),
+            false
+        ) as _is_repeated
+    from timed_events
+),
+
+ordered_events as (
+    select
+        * except (_is_repeated),
+        row_number() over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `order_id`, `line`), false) as _is_late,
+        _is_new and (
+            coalesce(_seq = lag(_seq) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), false)
+            or coalesce(_seq = lead(_seq) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), false)
+        ) as _is_tied,
+        not _is_end and coalesce(lag(_is_end) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_birth,
+        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_close
+    from repeated_events
+    where not _is_repeated
+),
+
+resolved_events as (
+    select
+        * except (_values),
+        if(_is_end or _op = 'B', null, _values) as _values,
+        last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
+            over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _created,
+        not _is_end and _op <> 'B' as _is_image,
+        _is_birth or coalesce(lag(_op) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) = 'B', false) as _is_first
+    from ordered_events
+),
+
+compared_events as (
+    select
+        *,
+        _is_image and (_is_first or not (struct(_values.`status`) <=> lag(struct(_values.`status`)) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op))) as _is_start,
+        _is_image and (_is_first or not (_values <=> lag(_values) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op))) as _is_change
+    from resolved_events
+),
+
+numbered_events as (
+    select
+        *,
+        count_if(_is_start) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _version
+    from compared_events
+),grouped_events as (
+    select
+        `order_id`, `line`,
+        greatest(_version, 1) as _version,
+        min_by(_seq, _ordinal) filter (where _is_image) as _seq,
+        min_by(_ts, _ordinal) filter (where _is_image) as _from,
+        min_by(_event_id, _ordinal) filter (where _is_image) as _first_event_id,
+        min_by(struct(_seq, _ts as _at), _ordinal) filter (where _is_close) as _close,
+        max_by(
+            if(_state is null, struct(_seq, _ts as _at), struct(_state._cdc_seq as _seq, _state.dbt_updated_at as _at)),
+            _ordinal
+        ) filter (where _is_change) as _change,
+        min_by(_created, _ordinal) filter (where _is_image) as _created,
+        max_by(_values, _ordinal) filter (where _is_image) as _values,
+        struct(
+            sum(if(_is_new and _is_birth, 1, 0)) as inserted,
+            sum(if(_is_new and _is_change and not _is_birth, 1, 0)) as updated,
+            sum(if(_is_new and _op = 'D' and _is_close, 1, 0)) as deleted,
+            sum(if(_is_new and if(_op = 'D', not _is_close, _is_image and not _is_change), 1, 0)) as unchanged,
+            sum(if(_is_late and _op <> 'M', 1, 0)) as late,
+            sum(if(_is_tied and _op <> 'M', 1, 0)) as tied
+        ) as _effects,
+        max_by(_state, _ordinal) filter (where _state is not null) as _state,
+        sort_array(collect_list(struct(
+            _seq,
+            if(_op = 'I', 'U', _op) as _op,
+            _event_id,
+            _ts, if(_is_end, cast(array() as array<string>), _unset) as _unset,
+            if(_is_end, null, struct(_values.`amount`)) as _image
+        )) filter (where _op not in ('S', 'E') and (_op <> 'T' or _is_close))) as _new_events
+    from numbered_events
+    group by `order_id`, `line`, greatest(_version, 1)
+),
+
+remembered_events as (
+    select
+        * except (_new_events),
+        case
+            when _state is null then _new_events
+            when size(_new_events) = 0 then _state._events
+            else concat(coalesce(_state._events, array(_state._sole_event)), _new_events)
+        end as _events
+    from grouped_events
+),
+
+versions as (
+    select
+        `order_id`, `line`,
+        _values.`status`,
+        _values.`amount`,
+        _seq,
+        coalesce(_close._seq, lead(_seq) over (partition by `order_id`, `line` order by _version)) as _seq_end,
+        _created as _cdc_created_at,
+        _change._seq as _cdc_seq,
+        if(size(_events) = 1 and _events[0]._op = 'U' and size(_events[0]._unset) = 0, null, _events) as _events,
+        _effects,
+        if(
+            _seq is null,
+            null,
+            coalesce(_state.dbt_scd_id, md5(to_json(struct(`order_id` as key_1, `line` as key_2, _seq, _first_event_id), map('timeZone', 'UTC'))))
+        ) as dbt_scd_id,
+        _change._at as dbt_updated_at,
+        _from as dbt_valid_from,
+        coalesce(_close._at, lead(_from) over (partition by `order_id`, `line` order by _version)) as dbt_valid_to,
+        coalesce(_state._event_id, _first_event_id) as _event_id,
+        lead(_version) over (partition by `order_id`, `line` order by _version) is null as _cdc_is_latest
+    from remembered_events
+),
+
+
+changes as (
+    select
+        case
+            when versions.dbt_scd_id is null and known.dbt_scd_id is null then 'tombstone'
+            when known.dbt_scd_id is null then 'insert'
+            when versions.dbt_scd_id is null then 'delete'
+            else 'update'
+        end as dbt_change_type,
+        coalesce(versions.`order_id`, known.`order_id`) as `order_id`,
+        coalesce(versions.`line`, known.`line`) as `line`,
+        versions.`status`,
+        versions.`amount`,
+        versions.`_seq`,
+        versions.`_seq_end`,
+        versions.`_cdc_created_at`,
+        versions.`_cdc_seq`,
+        versions.`_events`,
+        coalesce(versions.`dbt_scd_id`, known.`dbt_scd_id`) as `dbt_scd_id`,
+        versions.`dbt_updated_at`,
+        versions.`dbt_valid_from`,
+        versions.`dbt_valid_to`,
+        versions.`_event_id`,
+        versions.`_cdc_is_latest`,
+        known._cdc_is_latest as _was_latest,
+        known.dbt_scd_id is not null and known._seq_end is null as _was_open,
+        versions.dbt_scd_id is not null and versions._seq_end is null as _is_open,not (struct(versions.`order_id`, versions.`line`, versions.`status`, versions.`amount`, versions.`_seq_end`, versions.`_cdc_created_at`, versions.`_cdc_seq`, versions.`dbt_updated_at`) <=> struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`dbt_updated_at`)) as _is_visible,
+        versions._effects
+    from versions
+    full outer join known_versions as known
+        on
+            versions.dbt_scd_id = known.dbt_scd_id
+            and versions.`order_id` <=> known.`order_id` and versions.`line` <=> known.`line`
+    where not (struct(versions.`order_id`, versions.`line`, versions.`status`, versions.`amount`, versions.`_seq`, versions.`_seq_end`, versions.`_cdc_created_at`, versions.`_cdc_seq`, versions.`_events`, versions.`dbt_scd_id`, versions.`dbt_updated_at`, versions.`dbt_valid_from`, versions.`dbt_valid_to`, versions.`_event_id`, versions.`_cdc_is_latest`) <=> struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_seq`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`_events`, known.`dbt_scd_id`, known.`dbt_updated_at`, known.`dbt_valid_from`, known.`dbt_valid_to`, known.`_event_id`, known.`_cdc_is_latest`))
+)
+
+select
+    *,case
+        when _is_open and _is_visible then 'U'
+        when _was_open and not max(_is_open) over (partition by `order_id`, `line`) then 'D'
+    end as _current_op,
+    max(_was_open) over (partition by `order_id`, `line`) as _is_known
+from changes;
+
+-- rows to append, or to put in place of others
+select `order_id`, `line`, `status`, `amount`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest` from step_changes where dbt_change_type in ('insert', 'update');
+
+-- merge
+merge into app.history_flagged as DBT_INTERNAL_DEST
+using step_changes as DBT_INTERNAL_SOURCE
+on DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id
+    and DBT_INTERNAL_SOURCE.dbt_change_type <> 'tombstone'
+    and DBT_INTERNAL_DEST.`order_id` between 1L and 9L and DBT_INTERNAL_DEST.`order_id` in (1L, 5L, 9L)
+    and DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
+    and DBT_INTERNAL_DEST.`line` <=> DBT_INTERNAL_SOURCE.`line`
+when matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'delete' then delete
+when matched then update set `order_id` = DBT_INTERNAL_SOURCE.`order_id`, `line` = DBT_INTERNAL_SOURCE.`line`, `status` = DBT_INTERNAL_SOURCE.`status`, `amount` = DBT_INTERNAL_SOURCE.`amount`, `_seq` = DBT_INTERNAL_SOURCE.`_seq`, `_seq_end` = DBT_INTERNAL_SOURCE.`_seq_end`, `_cdc_created_at` = DBT_INTERNAL_SOURCE.`_cdc_created_at`, `_cdc_seq` = DBT_INTERNAL_SOURCE.`_cdc_seq`, `_events` = DBT_INTERNAL_SOURCE.`_events`, `dbt_scd_id` = DBT_INTERNAL_SOURCE.`dbt_scd_id`, `dbt_updated_at` = DBT_INTERNAL_SOURCE.`dbt_updated_at`, `dbt_valid_from` = DBT_INTERNAL_SOURCE.`dbt_valid_from`, `dbt_valid_to` = DBT_INTERNAL_SOURCE.`dbt_valid_to`, `_event_id` = DBT_INTERNAL_SOURCE.`_event_id`, `_cdc_is_latest` = DBT_INTERNAL_SOURCE.`_cdc_is_latest`
+when not matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'insert' then insert (`order_id`, `line`, `status`, `amount`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`) values (DBT_INTERNAL_SOURCE.`order_id`, DBT_INTERNAL_SOURCE.`line`, DBT_INTERNAL_SOURCE.`status`, DBT_INTERNAL_SOURCE.`amount`, DBT_INTERNAL_SOURCE.`_seq`, DBT_INTERNAL_SOURCE.`_seq_end`, DBT_INTERNAL_SOURCE.`_cdc_created_at`, DBT_INTERNAL_SOURCE.`_cdc_seq`, DBT_INTERNAL_SOURCE.`_events`, DBT_INTERNAL_SOURCE.`dbt_scd_id`, DBT_INTERNAL_SOURCE.`dbt_updated_at`, DBT_INTERNAL_SOURCE.`dbt_valid_from`, DBT_INTERNAL_SOURCE.`dbt_valid_to`, DBT_INTERNAL_SOURCE.`_event_id`, DBT_INTERNAL_SOURCE.`_cdc_is_latest`);

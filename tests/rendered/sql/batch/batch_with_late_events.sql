@@ -1,0 +1,379 @@
+-- step events
+with arrived_events as (
+    select
+        *,
+        explode(if(`_old_id` is null, array(false), array(false, true))) as _is_move
+    from (select * from app.events_debezium) as source_events
+    where
+        _arrived > 8
+        and _arrived <= 9
+)
+
+select
+    if(_is_move, `_old_id`, `id`) as `id`,
+    struct(
+        `mail` as `mail`,
+        `balance` as `balance`,
+        `born_on` as `born_on`
+    ) as _values,
+    if(_is_move, 'M', _op) as _op,
+    _seq,
+    _ts,
+    _event_id,
+    _unset
+from arrived_events;
+
+-- step latest
+with touched_keys as (
+    select
+        `id`,
+        min(_seq) as _first_new
+    from step_events
+    where _op <> 'T'
+    group by `id`
+)
+
+select
+    history.`id`, history.`mail`, history.`balance`, history.`born_on`, history.`_seq`, history.`_seq_end`, history.`_cdc_created_at`, history.`_cdc_seq`, history.`dbt_scd_id`, history.`dbt_updated_at`, history.`dbt_valid_from`, history.`dbt_valid_to`, history.`_event_id`, history.`_cdc_is_latest`, transform(history._events, event -> struct(event._seq, event._op, event._event_id, event._ts, transform(event._unset, name -> case name when 'email' then 'mail' when 'e_mail' then 'mail' else name end) as _unset, event._image)) as _events,
+    touched_keys._first_new > coalesce(element_at(history._events, -1)._seq, history._seq) as _is_in_order
+from app.history_debezium as history
+inner join touched_keys on history.`id` <=> touched_keys.`id`
+where
+    history._cdc_is_latest
+    and history.`id` between 1 and 9 and history.`id` in (1, 5, 9);
+
+-- step late
+select history.`id`, history.`mail`, history.`balance`, history.`born_on`, history.`_seq`, history.`_seq_end`, history.`_cdc_created_at`, history.`_cdc_seq`, history.`dbt_scd_id`, history.`dbt_updated_at`, history.`dbt_valid_from`, history.`dbt_valid_to`, history.`_event_id`, history.`_cdc_is_latest`, transform(history._events, event -> struct(event._seq, event._op, event._event_id, event._ts, transform(event._unset, name -> case name when 'email' then 'mail' when 'e_mail' then 'mail' else name end) as _unset, event._image)) as _events
+from app.history_debezium as history
+left semi join (select * from step_latest where not _is_in_order) as late_keys
+    on history.`id` <=> late_keys.`id`
+where history.`id` between 1 and 9 and history.`id` in (1, 5, 9);
+
+-- step changes
+with
+
+ordered_versions as (
+    select `id`, `mail`, `balance`, `born_on`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`
+    from step_latest
+    where _is_in_order
+),
+
+states as (
+    select
+        *,
+        explode(if(_seq_end is null, array(false), array(false, true))) as _is_end_of_state
+    from ordered_versions
+),
+
+state_events as (
+    select
+        `id`,
+        struct(`mail`, `balance`, `born_on`) as _values,
+        if(_is_end_of_state, 'E', 'S') as _op,
+        if(_is_end_of_state, _seq_end, _seq) as _seq,
+        if(_is_end_of_state, dbt_valid_to, dbt_valid_from) as _ts,
+        _event_id,
+        cast(array() as array<string>) as _unset,
+        false as _is_new,
+        if(_is_end_of_state, null, struct(
+            _cdc_created_at, _cdc_seq, dbt_updated_at, dbt_scd_id, _event_id, _events, struct(_seq, 'U' as _op, _event_id, dbt_valid_from as _ts, cast(array() as array<string>) as _unset) as _sole_event
+        )) as _state
+    from states
+),
+
+whole_versions as (
+    select `id`, `mail`, `balance`, `born_on`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`
+    from step_late
+),
+
+known_versions as (
+    select * from ordered_versions
+    union all
+    select * from whole_versions
+),
+
+truncates as (
+    select
+        _seq,
+        _ts, _event_id
+    from step_events
+    where _op = 'T'
+    union
+    select
+        _seq,
+        _ts, _event_id
+    from app.history_debezium_tombstones
+    where _op = 'T'
+),
+
+new_events as (
+    select
+        *,
+        true as _is_new
+    from step_events
+    where _op <> 'T'
+),
+
+unfolded_versions as (
+    select
+        *,
+        explode(coalesce(_events, array(struct(_seq, 'U' as _op, _event_id, dbt_valid_from as _ts, cast(array() as array<string>) as _unset)))) as _event
+    from whole_versions
+),
+
+known_events as (
+    select
+        `id`,
+        struct(`mail` as `mail`, `balance` as `balance`, `born_on` as `born_on`) as _values,
+        _event._op,
+        _event._seq,
+        _event._ts,
+        _event._event_id,
+        _event._unset,
+        false as _is_new
+    from unfolded_versions
+    where _event._op <> 'T'
+),
+
+known_tombstones as (
+    select
+        tombstones.`id`,
+        new_events._values,
+        tombstones._op,
+        tombstones._seq,
+        tombstones._ts,
+        tombstones._event_id,
+        cast(array() as array<string>) as _unset,
+        false as _is_new
+    from app.history_debezium_tombstones as tombstones
+    inner join (
+        select
+            `id`,
+            any_value(_values) as _values
+        from new_events
+        group by `id`
+    ) as new_events on tombstones.`id` <=> new_events.`id`
+    left anti join ordered_versions on tombstones.`id` <=> ordered_versions.`id`
+    where tombstones._op <> 'T'
+),
+
+events as (
+    select *, null as _state from new_events
+    union all
+    select * from state_events
+    union all
+    select *, null as _state from known_events
+    union all
+    select *, null as _state from known_tombstones
+),
+
+
+truncate_positions as (
+    select collect_list(struct(_seq, _ts, _event_id)) as _positions
+    from truncates
+),truncated_events as (
+    select
+        events.*,
+        case
+            when _op in ('I', 'U', 'B') and size(_positions) > 0
+                then array_min(filter(_positions, truncate -> truncate._seq >= events._seq))
+        end as _truncate
+    from events
+    cross join truncate_positions
+),
+
+closed_events as (
+    select
+        *,
+        explode(if(_truncate is null, array(false), array(false, true))) as _is_truncate
+    from truncated_events
+),
+
+timed_events as (
+    select
+        `id`,
+        _values,
+        if(_is_truncate, 'T', _op) as _op,
+        if(_is_truncate, _truncate._seq, _seq) as _seq,
+        if(_is_truncate, _truncate._ts, _ts) as _ts,
+        if(_is_truncate, _truncate._event_id, _event_id) as _event_id,
+        _unset,
+        _is_new and not _is_truncate as _is_new,
+        _state,
+        _is_truncate or _op not in ('I', 'U', 'B', 'S') as _is_end
+    from closed_events
+),repeated_events as (
+    select
+        *,
+        coalesce(
+            lag(struct(_seq, _event_id, _is_end)) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) = struct(_seq, _event_id, _is_end),
+            false
+        ) as _is_repeated
+    from timed_events
+),
+
+ordered_events as (
+    select
+        * except (_is_repeated),
+        row_number() over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `id`), false) as _is_late,
+        _is_new and (
+            coalesce(_seq = lag(_seq) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), false)
+            or coalesce(_seq = lead(_seq) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), false)
+        ) as _is_tied,
+        not _is_end and coalesce(lag(_is_end) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_birth,
+        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_close
+    from repeated_events
+    where not _is_repeated
+),
+
+resolved_events as (
+    select
+        * except (_values),
+        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'mail') then named_struct('v', _values.`mail`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`mail`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `mail`, last_value(case when not _is_end and not array_contains(_unset, 'balance') then named_struct('v', _values.`balance`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`balance`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `balance`, last_value(case when not _is_end and not array_contains(_unset, 'born_on') then named_struct('v', _values.`born_on`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`born_on`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `born_on`)) as _values,
+        last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
+            over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _created,
+        not _is_end and _op <> 'B' as _is_image,
+        _is_birth or coalesce(lag(_op) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) = 'B', false) as _is_first
+    from ordered_events
+),
+
+compared_events as (
+    select
+        *,
+        _is_image and (_is_first or not (_values <=> lag(_values) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op))) as _is_start,
+        _is_image and (_is_first or not (_values <=> lag(_values) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op))) as _is_change
+    from resolved_events
+),
+
+numbered_events as (
+    select
+        *,
+        count_if(_is_start) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _version
+    from compared_events
+),grouped_events as (
+    select
+        `id`,
+        greatest(_version, 1) as _version,
+        min_by(_seq, _ordinal) filter (where _is_image) as _seq,
+        min_by(_ts, _ordinal) filter (where _is_image) as _from,
+        min_by(_event_id, _ordinal) filter (where _is_image) as _first_event_id,
+        min_by(struct(_seq, _ts as _at), _ordinal) filter (where _is_close) as _close,
+        max_by(
+            if(_state is null, struct(_seq, _ts as _at), struct(_state._cdc_seq as _seq, _state.dbt_updated_at as _at)),
+            _ordinal
+        ) filter (where _is_change) as _change,
+        min_by(_created, _ordinal) filter (where _is_image) as _created,
+        max_by(_values, _ordinal) filter (where _is_image) as _values,
+        struct(
+            sum(if(_is_new and _is_birth, 1, 0)) as inserted,
+            sum(if(_is_new and _is_change and not _is_birth, 1, 0)) as updated,
+            sum(if(_is_new and _op = 'D' and _is_close, 1, 0)) as deleted,
+            sum(if(_is_new and if(_op = 'D', not _is_close, _is_image and not _is_change), 1, 0)) as unchanged,
+            sum(if(_is_late and _op <> 'M', 1, 0)) as late,
+            sum(if(_is_tied and _op <> 'M', 1, 0)) as tied
+        ) as _effects,
+        max_by(_state, _ordinal) filter (where _state is not null) as _state,
+        sort_array(collect_list(struct(
+            _seq,
+            if(_op = 'I', 'U', _op) as _op,
+            _event_id,
+            _ts, if(_is_end, cast(array() as array<string>), _unset) as _unset
+        )) filter (where _op not in ('S', 'E') and (_op <> 'T' or _is_close))) as _new_events
+    from numbered_events
+    group by `id`, greatest(_version, 1)
+),
+
+remembered_events as (
+    select
+        * except (_new_events),
+        case
+            when _state is null then _new_events
+            when size(_new_events) = 0 then _state._events
+            else concat(coalesce(_state._events, array(_state._sole_event)), _new_events)
+        end as _events
+    from grouped_events
+),
+
+versions as (
+    select
+        `id`,
+        _values.`mail`,
+        _values.`balance`,
+        _values.`born_on`,
+        _seq,
+        coalesce(_close._seq, lead(_seq) over (partition by `id` order by _version)) as _seq_end,
+        _created as _cdc_created_at,
+        _change._seq as _cdc_seq,
+        if(size(_events) = 1 and _events[0]._op = 'U' and size(_events[0]._unset) = 0, null, _events) as _events,
+        _effects,
+        if(
+            _seq is null,
+            null,
+            coalesce(_state.dbt_scd_id, md5(to_json(struct(`id` as key_1, _seq, _first_event_id), map('timeZone', 'UTC'))))
+        ) as dbt_scd_id,
+        _change._at as dbt_updated_at,
+        _from as dbt_valid_from,
+        coalesce(_close._at, lead(_from) over (partition by `id` order by _version)) as dbt_valid_to,
+        coalesce(_state._event_id, _first_event_id) as _event_id,
+        lead(_version) over (partition by `id` order by _version) is null as _cdc_is_latest
+    from remembered_events
+),
+
+
+changes as (
+    select
+        case
+            when versions.dbt_scd_id is null and known.dbt_scd_id is null then 'tombstone'
+            when known.dbt_scd_id is null then 'insert'
+            when versions.dbt_scd_id is null then 'delete'
+            else 'update'
+        end as dbt_change_type,
+        coalesce(versions.`id`, known.`id`) as `id`,
+        versions.`mail`,
+        versions.`balance`,
+        versions.`born_on`,
+        versions.`_seq`,
+        versions.`_seq_end`,
+        versions.`_cdc_created_at`,
+        versions.`_cdc_seq`,
+        versions.`_events`,
+        coalesce(versions.`dbt_scd_id`, known.`dbt_scd_id`) as `dbt_scd_id`,
+        versions.`dbt_updated_at`,
+        versions.`dbt_valid_from`,
+        versions.`dbt_valid_to`,
+        versions.`_event_id`,
+        versions.`_cdc_is_latest`,
+        known._cdc_is_latest as _was_latest,
+        known.dbt_scd_id is not null and known._seq_end is null as _was_open,
+        versions.dbt_scd_id is not null and versions._seq_end is null as _is_open,not (struct(versions.`id`, versions.`mail`, versions.`balance`, versions.`born_on`, versions.`_seq_end`, versions.`_cdc_created_at`, versions.`_cdc_seq`, versions.`dbt_updated_at`) <=> struct(known.`id`, known.`mail`, known.`balance`, known.`born_on`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`dbt_updated_at`)) as _is_visible,
+        versions._effects
+    from versions
+    full outer join known_versions as known
+        on
+            versions.dbt_scd_id = known.dbt_scd_id
+            and versions.`id` <=> known.`id`
+    where not (struct(versions.`id`, versions.`mail`, versions.`balance`, versions.`born_on`, versions.`_seq`, versions.`_seq_end`, versions.`_cdc_created_at`, versions.`_cdc_seq`, versions.`_events`, versions.`dbt_scd_id`, versions.`dbt_updated_at`, versions.`dbt_valid_from`, versions.`dbt_valid_to`, versions.`_event_id`, versions.`_cdc_is_latest`) <=> struct(known.`id`, known.`mail`, known.`balance`, known.`born_on`, known.`_seq`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`_events`, known.`dbt_scd_id`, known.`dbt_updated_at`, known.`dbt_valid_from`, known.`dbt_valid_to`, known.`_event_id`, known.`_cdc_is_latest`))
+)
+
+select
+    *,case
+        when _is_open and _is_visible then 'U'
+        when _was_open and not max(_is_open) over (partition by `id`) then 'D'
+    end as _current_op,
+    max(_was_open) over (partition by `id`) as _is_known
+from changes;
+
+-- rows to append, or to put in place of others
+select `id`, `mail`, `balance`, `born_on`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest` from step_changes where dbt_change_type in ('insert', 'update');
+
+-- merge
+merge into app.history_debezium as DBT_INTERNAL_DEST
+using step_changes as DBT_INTERNAL_SOURCE
+on DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id
+    and DBT_INTERNAL_SOURCE.dbt_change_type <> 'tombstone'
+    and DBT_INTERNAL_DEST.`id` between 1 and 9 and DBT_INTERNAL_DEST.`id` in (1, 5, 9)
+    and DBT_INTERNAL_DEST.`id` <=> DBT_INTERNAL_SOURCE.`id`
+when matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'delete' then delete
+when matched then update set `id` = DBT_INTERNAL_SOURCE.`id`, `mail` = DBT_INTERNAL_SOURCE.`mail`, `balance` = DBT_INTERNAL_SOURCE.`balance`, `born_on` = DBT_INTERNAL_SOURCE.`born_on`, `_seq` = DBT_INTERNAL_SOURCE.`_seq`, `_seq_end` = DBT_INTERNAL_SOURCE.`_seq_end`, `_cdc_created_at` = DBT_INTERNAL_SOURCE.`_cdc_created_at`, `_cdc_seq` = DBT_INTERNAL_SOURCE.`_cdc_seq`, `_events` = DBT_INTERNAL_SOURCE.`_events`, `dbt_scd_id` = DBT_INTERNAL_SOURCE.`dbt_scd_id`, `dbt_updated_at` = DBT_INTERNAL_SOURCE.`dbt_updated_at`, `dbt_valid_from` = DBT_INTERNAL_SOURCE.`dbt_valid_from`, `dbt_valid_to` = DBT_INTERNAL_SOURCE.`dbt_valid_to`, `_event_id` = DBT_INTERNAL_SOURCE.`_event_id`, `_cdc_is_latest` = DBT_INTERNAL_SOURCE.`_cdc_is_latest`
+when not matched and DBT_INTERNAL_SOURCE.dbt_change_type = 'insert' then insert (`id`, `mail`, `balance`, `born_on`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`) values (DBT_INTERNAL_SOURCE.`id`, DBT_INTERNAL_SOURCE.`mail`, DBT_INTERNAL_SOURCE.`balance`, DBT_INTERNAL_SOURCE.`born_on`, DBT_INTERNAL_SOURCE.`_seq`, DBT_INTERNAL_SOURCE.`_seq_end`, DBT_INTERNAL_SOURCE.`_cdc_created_at`, DBT_INTERNAL_SOURCE.`_cdc_seq`, DBT_INTERNAL_SOURCE.`_events`, DBT_INTERNAL_SOURCE.`dbt_scd_id`, DBT_INTERNAL_SOURCE.`dbt_updated_at`, DBT_INTERNAL_SOURCE.`dbt_valid_from`, DBT_INTERNAL_SOURCE.`dbt_valid_to`, DBT_INTERNAL_SOURCE.`_event_id`, DBT_INTERNAL_SOURCE.`_cdc_is_latest`);

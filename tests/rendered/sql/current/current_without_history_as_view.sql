@@ -1,0 +1,243 @@
+with new_events as (
+    with arrived_events as (
+        select
+            *,
+            false as _is_move
+        from (select * from app.events_flagged_keyless) as source_events
+        where
+            true
+
+    )
+
+    select
+        `_row_id`,
+        struct(
+            `visitor` as `visitor`,
+            `pages` as `pages`
+        ) as _values,
+        if(_is_move, 'M', _op) as _op,
+        _seq,
+        _event_id,
+        _unset
+    from arrived_events
+),
+
+events as (
+    select * from new_events
+    where _op <> 'T'
+),
+
+truncates as (
+    select distinct
+        _seq,
+
+        _event_id
+    from new_events
+    where _op = 'T'
+),
+
+
+truncate_positions as (
+    select collect_list(struct(_seq, _event_id)) as _positions
+    from truncates
+),truncated_events as (
+    select
+        events.*,
+        case
+            when _op in ('I', 'U', 'B') and size(_positions) > 0
+                then array_min(filter(_positions, truncate -> truncate._seq >= events._seq))
+        end as _truncate
+    from events
+    cross join truncate_positions
+),
+
+closed_events as (
+    select
+        *,
+        explode(if(_truncate is null, array(false), array(false, true))) as _is_truncate
+    from truncated_events
+),
+
+timed_events as (
+    select
+        `_row_id`,
+        _values,
+        if(_is_truncate, 'T', _op) as _op,
+        if(_is_truncate, _truncate._seq, _seq) as _seq,
+        if(_is_truncate, _truncate._event_id, _event_id) as _event_id,
+        _unset,
+        _is_truncate or _op not in ('I', 'U', 'B', 'S') as _is_end
+    from closed_events
+),repeated_events as (
+    select
+        *,
+        coalesce(
+            lag(struct(_seq, _event_id, _is_end)) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) = struct(_seq, _event_id, _is_end),
+            false
+        ) as _is_repeated
+    from timed_events
+),
+
+ordered_events as (
+    select
+        * except (_is_repeated),
+        row_number() over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _ordinal,
+        not _is_end and coalesce(lag(_is_end) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op), true) as _is_birth,
+        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `_row_id` order by _seq, _is_end, _event_id, _op), true) as _is_close
+    from repeated_events
+    where not _is_repeated
+),
+
+resolved_events as (
+    select
+        * except (_values),
+        if(_is_end or _op = 'B', null, _values) as _values,
+        last_value(if(_is_birth, _seq, null), true)
+            over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _created,
+        not _is_end and _op <> 'B' as _is_image,
+        _is_birth or coalesce(lag(_op) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) = 'B', false) as _is_first
+    from ordered_events
+),
+
+compared_events as (
+    select
+        *,
+        _is_image and (_is_first or not true) as _is_start,
+        _is_image and (_is_first or not (_values <=> lag(_values) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op))) as _is_change
+    from resolved_events
+),
+
+numbered_events as (
+    select
+        *,
+        count_if(_is_start) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _version
+    from compared_events
+),grouped_events as (
+    select
+        `_row_id`,
+        greatest(_version, 1) as _version,
+        min_by(_seq, _ordinal) filter (where _is_image) as _seq,
+        min_by(_seq, _ordinal) filter (where _is_image) as _from,
+        min_by(_event_id, _ordinal) filter (where _is_image) as _first_event_id,
+        min_by(struct(_seq, _seq as _at), _ordinal) filter (where _is_close) as _close,
+        max_by(
+            struct(_seq, _seq as _at),
+            _ordinal
+        ) filter (where _is_change) as _change,
+        min_by(_created, _ordinal) filter (where _is_image) as _created,
+        max_by(_values, _ordinal) filter (where _is_image) as _values,
+        sort_array(collect_list(struct(
+            _seq,
+            if(_op = 'I', 'U', _op) as _op,
+            _event_id,
+            if(_is_end, cast(array() as array<string>), _unset) as _unset
+        )) filter (where _op not in ('S', 'E') and (_op <> 'T' or _is_close))) as _new_events
+    from numbered_events
+    group by `_row_id`, greatest(_version, 1)
+),
+
+remembered_events as (
+    select
+        * except (_new_events),
+        _new_events as _events
+    from grouped_events
+),
+
+versions as (
+    select
+        `_row_id`,
+        _values.`visitor`,
+        _values.`pages`,
+        _seq,
+        coalesce(_close._seq, lead(_seq) over (partition by `_row_id` order by _version)) as _seq_end,
+        _created as _cdc_created_at,
+        _change._seq as _cdc_seq,
+        _events,
+        if(
+            _seq is null,
+            null,
+            md5(to_json(struct(`_row_id` as key_1, _seq, _first_event_id), map('timeZone', 'UTC')))
+        ) as dbt_scd_id,
+        _change._at as dbt_updated_at,
+        _from as dbt_valid_from,
+        coalesce(_close._at, lead(_from) over (partition by `_row_id` order by _version)) as dbt_valid_to,
+        _first_event_id as _event_id,
+        lead(_version) over (partition by `_row_id` order by _version) is null as _cdc_is_latest
+    from remembered_events
+),
+
+truncate_ends as (
+    select
+        max(_seq) as _seq,
+
+        max_by(_event_id, _seq) as _event_id
+    from truncates
+),
+
+followed_lives as (
+    select
+        *,
+        dbt_scd_id is not null and _seq_end is null as _is_living,
+        max(array_max(filter(_events, event -> event._op in ('D', 'M')))) over (partition by `_row_id`) as _end,
+        row_number() over (partition by `_row_id` order by _seq desc nulls last) as _latest
+    from versions
+),
+
+last_lives as (
+    select
+        followed_lives.* except (_end),
+        if(truncate_ends._seq is null or _end._seq > truncate_ends._seq, _end, null) as _end,
+        truncate_ends._seq as _truncated
+    from followed_lives
+    cross join truncate_ends
+    where _latest = 1
+),
+
+kept_lives as (
+    select
+        *,
+        if(
+            _is_living,
+            concat(array_compact(array(_end)), filter(_events, event -> event._op in ('I', 'U'))),
+            array_compact(array(_end))
+        ) as _kept
+    from last_lives
+),
+
+lives as (
+    select
+        `_row_id`,
+        if(_is_living, `visitor`, null) as `visitor`,
+        if(_is_living, `pages`, null) as `pages`,
+        if(_is_living, _cdc_created_at, null) as _cdc_created_at,
+        if(_is_living, dbt_updated_at, _end._seq) as _cdc_updated_at,
+        if(_is_living, _cdc_seq, coalesce(_end._seq, _truncated)) as _cdc_seq,
+        if(_is_living, null, _end._seq) as _cdc_deleted_at,if(_is_living and size(_kept) = 1 and size(_kept[0]._unset) = 0, null, _kept) as _events,
+        if(_is_living, _event_id, null) as _event_id,
+        if(_is_living or _end is not null, 'U', 'D') as _op
+    from kept_lives
+    union all
+    select
+        null as `_row_id`,
+        null as `visitor`,
+        null as `pages`,
+        null as _cdc_created_at,
+        _seq as _cdc_updated_at,
+        _seq as _cdc_seq,
+        _seq as _cdc_deleted_at,
+        array(struct(
+            _seq,
+            'T' as _op,
+            _event_id,
+
+            cast(array() as array<string>) as _unset
+        )) as _events,
+        null as _event_id,
+        'U' as _op
+    from truncate_ends
+    where _seq is not null
+)
+
+select `_row_id`, `visitor`, `pages`, `_cdc_created_at`, `_cdc_updated_at`, `_cdc_seq`, `_cdc_deleted_at`, `_events`, `_event_id`
+from lives
+where _op = 'U'

@@ -1,0 +1,1 @@
+select * from app.events_wal2json_v2
