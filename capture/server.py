@@ -5,10 +5,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+PLUGIN = "wal2json"
 INSTALL = "apt-get install postgresql-15 postgresql-15-wal2json"
 
 SETTINGS = """
@@ -20,6 +21,10 @@ fsync = off
 deadlock_timeout = 20ms
 timezone = 'UTC'
 """
+
+# Fixed releases of PostgreSQL (15.20 among them) accept only the output plugins that this setting
+# lists. Earlier ones do not know it and would not start with it.
+PLUGINS_SETTING = "output_plugin_libraries"
 
 
 def find_programs() -> Path:
@@ -40,7 +45,7 @@ def find_programs() -> Path:
     if not servers:
         raise SystemExit(f"PostgreSQL 15 was not found. On Debian 12 install it with: {INSTALL}")
     for path in servers:
-        if (Path(_output(path / "pg_config", "--pkglibdir")) / "wal2json.so").exists():
+        if (Path(_output(path / "pg_config", "--pkglibdir")) / f"{PLUGIN}.so").exists():
             return path
     raise SystemExit(
         f"PostgreSQL in {servers[0]} lacks the output plugin wal2json. "
@@ -61,6 +66,37 @@ def plugin_version(programs: Path) -> str | None:
         return _output("dpkg-query", "--show", "--showformat=${Version}", package)
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def known_settings(programs: Path) -> dict[str, str]:
+    """Ask the server which settings it knows; no cluster has to exist.
+
+    Args:
+        programs: The directory of PostgreSQL's programs.
+
+    Returns:
+        The default of each setting by its name.
+    """
+    # One setting a line, parted by tabs: name, context, group, type, default, minimum and so on.
+    lines = _output(programs / "postgres", "--describe-config").splitlines()
+    return {fields[0]: fields[4] for line in lines if len(fields := line.split("\t")) > 4}
+
+
+def server_settings(directory: Path, known: Mapping[str, str]) -> str:
+    """Write the part of postgresql.conf that a capture needs.
+
+    Args:
+        directory: Where the server's socket goes.
+        known: The default of each setting that the server knows.
+
+    Returns:
+        Lines of postgresql.conf.
+    """
+    lines = SETTINGS.format(directory=directory)
+    if PLUGINS_SETTING in known:
+        allowed = [name.strip() for name in known[PLUGINS_SETTING].split(",") if name.strip()]
+        lines += f"{PLUGINS_SETTING} = '{', '.join([*allowed, PLUGIN])}'\n"
+    return lines
 
 
 @contextmanager
@@ -90,7 +126,7 @@ def running_server(programs: Path) -> Iterator[str]:
             shutil.chown(directory, "postgres")
         _run(*initdb, "--encoding=UTF8", "--no-locale", "--no-sync", cwd=directory)
         with (data / "postgresql.conf").open("a") as settings:
-            settings.write(SETTINGS.format(directory=directory))
+            settings.write(server_settings(directory, known_settings(programs)))
         _run(*control, "start", cwd=directory)
         yield (
             f"host={directory} user=postgres dbname=postgres client_encoding=utf8 "

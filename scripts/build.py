@@ -12,18 +12,21 @@ import re
 import shutil
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dbt.adapters.sparkcdc.prepare import prepare
-from dbt.cli.main import dbtRunner
 from dbt_common.exceptions import DbtRuntimeError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from dbt_spark_cdc.invocation import Outcome, run_dbt, summary
+from dbt_spark_cdc.progress import Progress
+from dbt_spark_cdc.project import BadProject
+from dbt_spark_cdc.report import write_report
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data"
@@ -31,8 +34,6 @@ LANDING = ROOT / "warehouse" / "landing" / "shop"
 STATE = ROOT / "warehouse" / ".state"
 
 BATCH = re.compile(r"batch_(\d+)\.")
-FAILED = {"error", "fail", "runtime error", "partial success"}
-KINDS = ("model", "snapshot", "seed", "test", "unit_test")
 COUNTS = {
     "events_read": "read",
     "events_applied": "applied",
@@ -52,28 +53,13 @@ LANDED = (
 
 CLOSING = """
 They are Delta tables in warehouse/: <table> holds the current rows, <table>_history every version.
-  .venv/bin/dbt --quiet show --inline "select * from {{ ref('customers') }}" --limit 5
+  CDC_REFERENCE_PROJECT=1 .venv/bin/dbt --quiet show --inline "select * from {{ ref('customers') }}"
 """
 
+# The report and `cdc status` read the results of the build, which these would replace.
+SHOW = ("--no-write-json", "show")
+
 Batches = dict[int, list[Path]]
-
-
-class Outcome(NamedTuple):
-    """What one dbt command came to: its results, an error that ended it early, its warnings."""
-
-    results: list[Any]
-    error: str | None
-    warnings: list[str]
-
-    @property
-    def failed(self) -> list[Any]:
-        """The results of nodes that did not come to a good end."""
-        return [result for result in self.results if result.status in FAILED]
-
-    @property
-    def ok(self) -> bool:
-        """Whether all went well."""
-        return not (self.error or self.failed)
 
 
 def captured(data: Path) -> Batches:
@@ -129,14 +115,17 @@ def arrive(files: Iterable[Path], landing: Path) -> None:
         partial.replace(target)
 
 
-def names_below(landing: Path) -> list[str]:
-    """Returns the files of the landing folder that Spark would read, as `<table>/<name>`.
+def files_below(landing: Path) -> list[str]:
+    """Returns the files of the landing folder, as `<size> <time> <table>/<name>`.
 
     Args:
         landing: Folder that holds what arrived.
     """
-    files = (file.relative_to(landing) for file in landing.glob("*/*"))
-    return sorted(file.as_posix() for file in files if not file.name.startswith(("_", ".")))
+    files = [file for file in landing.glob("*/*") if not file.name.startswith(("_", "."))]
+    return sorted(
+        f"{file.stat().st_size} {file.stat().st_mtime_ns} {file.relative_to(landing).as_posix()}"
+        for file in files
+    )
 
 
 def remember(landing: Path, state: Path) -> None:
@@ -148,65 +137,19 @@ def remember(landing: Path, state: Path) -> None:
     """
     state.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(ROOT / "target" / "manifest.json", state / "manifest.json")
-    (state / "landed.txt").write_text("\n".join(names_below(landing)), encoding="utf-8")
+    (state / "landed.txt").write_text("\n".join(files_below(landing)), encoding="utf-8")
 
 
 def dropped_in(landing: Path, state: Path) -> bool:
-    """Returns whether somebody has put files into the landing folder since the last build.
+    """Returns whether somebody has put or changed files in the landing folder since the last build.
 
     Args:
         landing: Folder that holds what arrived.
         state: Folder that the last build wrote its notes to.
     """
     landed = state / "landed.txt"
-    return landed.exists() and landed.read_text(encoding="utf-8").split("\n") != names_below(
+    return landed.exists() and landed.read_text(encoding="utf-8").split("\n") != files_below(
         landing
-    )
-
-
-def run_dbt(arguments: list[str], on_node: Callable[[int], None] | None = None) -> Outcome:
-    """Runs one dbt command in this process, silent but for logs/dbt.log.
-
-    Args:
-        arguments: dbt's own, without global flags.
-        on_node: Called with the number of nodes done, whenever one is.
-    """
-    warnings: dict[str, None] = {}
-    done = count(1)
-
-    def listen(event: Any) -> None:
-        if event.info.name == "NodeFinished" and on_node:
-            on_node(next(done))
-        # Warnings of tests are among the results.
-        elif event.info.level == "warn" and event.info.name != "LogTestResult":
-            warnings.setdefault(event.info.msg.removeprefix("[WARNING]").lstrip(": ").rstrip())
-
-    ran = dbtRunner(callbacks=[listen]).invoke(
-        [
-            "--log-level",
-            "none",
-            "--log-level-file",
-            "debug",
-            "--no-use-colors",
-            "--no-send-anonymous-usage-stats",
-            *arguments,
-        ]
-    )
-    error = str(ran.exception).strip() if ran.exception else None
-    return Outcome(list(getattr(ran.result, "results", [])), error, list(warnings))
-
-
-def summary(results: Iterable[Any]) -> str:
-    """Returns how many nodes of each kind there were, for instance `84 models, 210 tests`.
-
-    Args:
-        results: Results of one dbt command.
-    """
-    kinds = Counter(str(result.node.resource_type) for result in results)
-    return ", ".join(
-        f"{kinds[kind]} {kind.replace('_', ' ')}{'s' * (kinds[kind] != 1)}"
-        for kind in KINDS
-        if kinds[kind]
     )
 
 
@@ -248,10 +191,8 @@ def build(console: Console, label: str, arguments: list[str], known: set[str]) -
         known: Warnings that were printed before, and from now on these too.
     """
     started = time.monotonic()
-    with console.status(f"{label} ...") as status:
-        outcome = run_dbt(
-            ["build", *arguments], lambda done: status.update(f"{label}: {done} done ...")
-        )
+    with Progress(console, label) as progress:
+        outcome = run_dbt(["build", *arguments], progress.listen)
     seconds = f"{time.monotonic() - started:.0f} s"
 
     warned = [result for result in outcome.results if result.status == "warn"]
@@ -315,18 +256,35 @@ def troubles(files: Iterable[Mapping[str, Any]]) -> list[str]:
         "[yellow]Bad events[/] are kept with reason, payload and origin in <table>_quarantine.",
     ]
     for file in files:
-        what = (
-            f"{file['problem']}; {file['lines']:,} lines of it were read"
-            if file["problem"]
-            else f"landed, but no source reads a table of the name {file['_table']}"
-        )
+        if not file["problem"]:
+            what = f"landed, but no source reads a table of the name {file['_table']}"
+        elif file["lines"]:
+            what = f"{file['problem']}; {file['lines']:,} lines of it were read"
+        else:
+            what = file["problem"]
         lines.append(f"  {escape(file['_file'])}: {escape(what)}")
     return lines
+
+
+def write(console: Console, error: str = "") -> None:
+    """Writes the report of all runs, and prints where it is.
+
+    Args:
+        console: Where to print.
+        error: What ended the build before dbt could report results.
+    """
+    try:
+        path = write_report(ROOT, error=error, parse=False)
+    except (BadProject, OSError) as exc:
+        console.print(f"The report could not be written: {escape(str(exc))}", soft_wrap=True)
+    else:
+        console.print(f"Report: {escape(str(path))}", soft_wrap=True)
 
 
 def main() -> int:
     """Builds what has not been built yet; returns the exit code."""
     os.chdir(ROOT)
+    os.environ["CDC_REFERENCE_PROJECT"] = "1"  # for dbt_project.yml
     console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     batches = captured(DATA)
     if not batches:
@@ -358,24 +316,28 @@ def main() -> int:
         outcome = build(console, label, arguments, known)
         if not outcome.ok:
             console.print("More in logs/dbt.log and logs/spark.log.")
+            write(console, outcome.error or "")
             return 1
         for result in outcome.results:
             seconds[result.node.name] += result.execution_time
 
     remember(LANDING, STATE)
 
-    audit = run_dbt(["show", "--inline", AUDIT, "--limit", "-1"])
+    audit = run_dbt([*SHOW, "--inline", AUDIT, "--limit", "-1"])
     if audit.error or not audit.results:
-        console.print(f"The audit could not be read: {escape(audit.error or 'no rows')}")
+        problem = f"The audit could not be read: {audit.error or 'no rows'}"
+        console.print(escape(problem), soft_wrap=True)
+        write(console, problem)
         return 1
     rows = [row.dict() for row in audit.results[0].agate_table.rows]
     console.print()
     console.print(audit_table(rows, per_table(seconds, [row["table_name"] for row in rows])))
     if own or any(row["events_quarantined"] for row in rows):
-        landed = run_dbt(["show", "--inline", LANDED, "--limit", "-1"])
+        landed = run_dbt([*SHOW, "--inline", LANDED, "--limit", "-1"])
         for line in troubles(row.dict() for row in landed.results[0].agate_table.rows):
             console.print(line, soft_wrap=True)
     console.print(CLOSING)
+    write(console)
     return 0
 
 
