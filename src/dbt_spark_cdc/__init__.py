@@ -1,1 +1,1 @@
-"""The command `cdc`: writes a dbt project from a table of tables, and describes change files."""
+"""The command `cdc`: writes a dbt project from a control table, and describes change files."""

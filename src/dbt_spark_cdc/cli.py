@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import sys
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from dbt_spark_cdc import describe as description
 from dbt_spark_cdc import generate as generation
 from dbt_spark_cdc.config_table import BadConfig, read_config
 from dbt_spark_cdc.generate import Status, Step
+from dbt_spark_cdc.project import BadProject, open_project, project_settings, table_names
 from dbt_spark_cdc.project_files import Layout
 from dbt_spark_cdc.recognise import FORMATS, recognise
 from dbt_spark_cdc.sample import RECORDS, Sample, Unreadable, read_sample
 from dbt_spark_cdc.spark_table import read_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TABLES, COLUMNS = "seeds/cdc_tables.csv", "seeds/cdc_columns.csv"
 _TABLE = re.compile(r"`?\w+`?(\.`?\w+`?){0,2}")
@@ -28,14 +35,38 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _completed(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    """Names of tables that a word may become."""
+    folder = context.params.get("project_dir") or Path()
+    return [name for name in table_names(folder) if name.startswith(begun)]
+
+
+_project_options = _together(
+    click.option("--project-dir", type=_FOLDER, default=".", help="Folder of the dbt project."),
+    click.option("--profiles-dir", type=_FOLDER, help="Folder of profiles.yml."),
+    click.option("--target", help="Target of the profile."),
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Writes a dbt project from a table of tables, and describes change files."""
+    """Writes dbt projects for change data capture, checks them, and keeps tables up to date."""
 
 
 @main.command()
 @click.option("--project-dir", type=_FOLDER, default=".", help="Folder of the dbt project.")
-@click.option("--config", type=_FILE, help=f"The table of tables. [default: {TABLES}]")
+@click.option("--config", type=_FILE, help=f"The control table. [default: {TABLES}]")
 @click.option("--columns", type=_FILE, help=f"Their columns. [default: {COLUMNS}, if there]")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file would change.")
 @click.option("--prune", is_flag=True, help="Delete the files of tables that are gone.")
@@ -52,17 +83,20 @@ def generate(
 ) -> None:
     """Writes source, staging, history and final model of each table in seeds/cdc_tables.csv.
 
-    What was edited by hand is kept and told. Everything wrong with the table is told at once, and
+    Files edited by hand are kept and reported. All problems of the table are reported at once, and
     then nothing is written. Exit codes: 0 done, 1 files would change (--check), 2 bad input.
     """
-    layout = _layout(project_dir)
+    try:
+        layout = _layout(project_dir)
+    except BadProject as exc:
+        _stop(str(exc))
     if columns is None and (project_dir / COLUMNS).exists():
         columns = project_dir / COLUMNS
     try:
         configs = read_config(config or project_dir / TABLES, columns)
     except BadConfig as exc:
         _stop(
-            f"{len(exc.problems)} problem(s) in the table of tables. Nothing was written.\n  - "
+            f"{len(exc.problems)} problem(s) in the control table. Nothing was written.\n  - "
             + "\n  - ".join(exc.problems)
         )
     steps = generation.plan(project_dir, configs, layout)
@@ -71,7 +105,7 @@ def generate(
             generation.carry_out(project_dir, steps, prune)
         except OSError as exc:
             _stop(f"{exc}. Run it again when this is mended: what was written is whole.")
-    for line in _report(steps, prune, check, verbose):
+    for line in _summary(steps, prune, check, verbose):
         click.echo(line)
     for step in steps:
         if diff and step.status is Status.EDITED:
@@ -133,6 +167,193 @@ def describe(
             click.echo(line)
 
 
+@main.command()
+@_project_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(project_dir: Path, profiles_dir: Path | None, target: str | None, as_json: bool) -> None:
+    """Checks machine, installation, profile and project, and says how to fix what is wrong.
+
+    No Spark is started, and dbt only parses the project. Exit codes: 0 no problem, perhaps
+    warnings, 1 a problem.
+    """
+    from dbt_spark_cdc import doctor as doctoring
+
+    checks = []
+    console = _console()
+    for check in doctoring.examine(project_dir, profiles_dir, target):
+        checks.append(check)
+        if not as_json:
+            doctoring.show(console, check)
+    if as_json:
+        click.echo(json.dumps([check.as_json() for check in checks], indent=2))
+    sys.exit(any(check.status == doctoring.PROBLEM for check in checks))
+
+
+@main.command()
+@click.argument("table", required=False, shell_complete=_completed)
+@_project_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(
+    table: str | None,
+    project_dir: Path,
+    profiles_dir: Path | None,
+    target: str | None,
+    as_json: bool,
+) -> None:
+    """Shows where each table stands: lag, unread rows, last run, quarantine, files.
+
+    TABLE is a final table, a history or a source table. Nothing but Delta's logs and dbt's
+    artifacts is read: no Spark is started. Exit codes: 0 shown, 2 no such table or project.
+    """
+    from dbt_spark_cdc import status as standing
+    from dbt_spark_cdc.delta_table import UnreadableLog
+
+    try:
+        project = open_project(project_dir, profiles_dir, target)
+        notes: list[str] = []
+        found = standing.statuses(project, [project.table(table)] if table else None, notes)
+    except (BadProject, UnreadableLog) as exc:
+        _stop(str(exc))
+    now = standing.present()
+    if as_json:
+        shown = [one.as_json(now) for one in found]
+        click.echo(json.dumps(shown[0] if table else shown, indent=2))
+    else:
+        standing.show(_console(), found, bool(table), now)
+    for note in notes:
+        click.echo(f"cdc: {note}", err=True)
+
+
+@main.command()
+@click.argument("table", shell_complete=_completed)
+@_project_options
+@click.option("--key", multiple=True, help="A row: its key, or COLUMN=VALUE for each key column.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(
+    table: str,
+    project_dir: Path,
+    profiles_dir: Path | None,
+    target: str | None,
+    key: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Tells what the next build would read and write, and with --key why a row is as it is.
+
+    Without --key no Spark is started. Exit codes: 0 explained, 2 no such table, key or project.
+    """
+    from dbt_spark_cdc import explain as explaining
+    from dbt_spark_cdc import status as standing
+    from dbt_spark_cdc.delta_table import UnreadableLog
+
+    try:
+        project = open_project(project_dir, profiles_dir, target)
+        found = standing.statuses(project, [project.table(table)])[0]
+        steps = explaining.next_steps(project, found, standing.present())
+        row = None
+        if key:
+            parsed = explaining.parse_key(found.table, key)
+            row = explaining.explain_row(project, found, parsed, profiles_dir, target)
+    except (BadProject, UnreadableLog) as exc:
+        _stop(str(exc))
+    if as_json:
+        click.echo(json.dumps(explaining.as_json(found, steps, row), indent=2, default=str))
+    else:
+        explaining.show(_console(), found, steps, row)
+
+
+@main.command()
+@_project_options
+@click.option("--output", type=_FILE, help="The file. [default: target/cdc_report.html]")
+def report(
+    project_dir: Path, profiles_dir: Path | None, target: str | None, output: Path | None
+) -> None:
+    """Writes one HTML file that shows what the runs did to each table over time.
+
+    Its numbers are those of the ledger, of Delta's logs and of dbt's last build; no Spark is
+    started. Exit codes: 0 written, also after a build that failed, 2 no such project.
+    """
+    from dbt_spark_cdc.report import write_report
+
+    try:
+        click.echo(write_report(project_dir, profiles_dir, target, output))
+    except (BadProject, OSError) as exc:
+        _stop(str(exc))
+
+
+def _console() -> Console:
+    """A pipe or a file gets whole lines and no colours."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+
+
+@main.command()
+@_project_options
+@click.option("--vars", "variables", help="Variables of the project, as dbt takes them.")
+@click.option("--select", multiple=True, help="dbt selector; nothing else is built. Repeatable.")
+@click.option(
+    "--first",
+    multiple=True,
+    help="dbt selector of nodes to build before each look, such as landing models. Repeatable.",
+)
+@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True)
+@click.option(
+    "--full-every",
+    type=click.FloatRange(min=1),
+    default=3600.0,
+    show_default=True,
+    help="Seconds after which everything is built, with or without new data.",
+)
+@click.option(
+    "--most-failures",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Builds that may fail in a row before the command ends with exit code 1.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each build.")
+def watch(
+    project_dir: Path,
+    profiles_dir: Path | None,
+    target: str | None,
+    variables: str | None,
+    select: tuple[str, ...],
+    first: tuple[str, ...],
+    interval: float,
+    full_every: float,
+    most_failures: int,
+    as_json: bool,
+) -> None:
+    """Builds what has new data, back to back, in one warm Spark session.
+
+    It builds everything once. From then on it looks at the declared source tables every --interval
+    seconds and runs `dbt build` for those that have new commits or files. A build that fails is
+    tried again, after longer and longer pauses. Ctrl-C and SIGTERM let the present build finish; a
+    second Ctrl-C cancels it. Exit codes: 0 stopped, 1 too many failures, 2 bad input.
+    """
+    from dbt_spark_cdc import watch as watching
+
+    stopped = threading.Event()
+
+    def stop(*_: object) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    try:
+        project = watching.DbtProject(
+            project_dir.resolve(), profiles_dir, target, select, first, variables
+        )
+    except (watching.CannotWatch, watching.InputsUnknown) as exc:
+        _stop(str(exc))
+    pace = watching.Pace(interval, full_every, most_failures)
+    loop = watching.Watch(project, pace, watching.printed(as_json), stopped.wait)
+    if not loop.run():
+        _stop(f"{most_failures} builds failed in a row. More is in logs/dbt.log.", 1)
+
+
 def _unknown(sample: Sample) -> str:
     record = next((record for record in sample.records if isinstance(record, dict)), {})
     return (
@@ -145,13 +366,7 @@ def _unknown(sample: Sample) -> str:
 
 def _layout(project: Path) -> Layout:
     """The folders that dbt_project.yml names; dbt's own where it names none, or computes them."""
-    try:
-        settings = yaml.safe_load((project / "dbt_project.yml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        _stop(f"There is no dbt_project.yml in {project.resolve()}. Name its folder: --project-dir")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        _stop(f"{project / 'dbt_project.yml'} cannot be read: {exc}")
-    settings = settings if isinstance(settings, dict) else {}
+    settings = project_settings(project.resolve())
     folders = []
     for setting, default in (("model-paths", "models"), ("snapshot-paths", "snapshots")):
         paths = settings.get(setting) or [default]
@@ -159,7 +374,7 @@ def _layout(project: Path) -> Layout:
     return Layout(*folders)
 
 
-def _report(steps: Sequence[Step], prune: bool, check: bool, verbose: bool) -> list[str]:
+def _summary(steps: Sequence[Step], prune: bool, check: bool, verbose: bool) -> list[str]:
     words = {
         Status.NEW: "would be written" if check else "written",
         Status.CHANGED: "would be rewritten" if check else "rewritten",
@@ -193,9 +408,9 @@ def _report(steps: Sequence[Step], prune: bool, check: bool, verbose: bool) -> l
     return [*lines, f"{tables} table{'s' * (tables != 1)}: {', '.join(parts)}"]
 
 
-def _stop(message: str) -> None:
+def _stop(message: str, code: int = 2) -> None:
     click.echo(f"cdc: {message}", err=True)
-    sys.exit(2)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

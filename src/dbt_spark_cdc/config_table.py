@@ -447,6 +447,9 @@ class _Row:
             text = self.cells[cell]
             if not text:
                 continue
+            if cell == "event_time" and text.lower() == "false":
+                options[cell] = False
+                continue
             options[cell] = text
             if cell == "where":
                 self._check_expressions(cell, [text], lambda sql: fault(sql, subquery=True))

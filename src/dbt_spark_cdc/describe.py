@@ -31,6 +31,8 @@ from dbt_spark_cdc.yaml_text import inline
 AS_TEXT = set(words.FORMATS) - {"flagged", "delta_cdf"}
 TEXTS_ONLY = {"canal", "change_event"}
 KEY_COLUMNS = 3
+# Stands where the sample does not show what is needed; such a declaration is a comment.
+TODO = "TODO"
 # What the landing model writes beside the events.
 LANDED = {"_table", "_file", "_row", "_batch", "_problem"}
 _KEY_NAME = re.compile(r"(id|uuid|key|pk|no|nr|code|sku)", re.I)
@@ -53,10 +55,12 @@ class Proposal(NamedTuple):
     Attributes:
         config: What a row of the CONFIG table would give.
         notes: What it rests on, and what to look at.
+        is_open: Whether it lacks something that the sample does not show.
     """
 
     config: TableConfig
     notes: list[str]
+    is_open: bool = False
 
 
 def propose(sample: Sample, found: Recognised, system: str = "") -> list[Proposal]:
@@ -89,17 +93,17 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     keys, how = _keys(ordered, list(types), _name(table or sample.name))
     notes.append(how)
     declaration: dict[str, Any] = {"format": found.format, "keys": keys}
-    if found.operation:
-        declaration |= _row_images(found, order, types, notes)
-    else:
-        notes.append("order: the events' own")
     if sample.payload == "value" and set(sample.beside) >= LANDED:
         declaration["landed"] = True
     elif not found.operation and _is_text(sample) and found.format in AS_TEXT:
         declaration["payload"] = sample.payload or "value"
-        if routed:
-            declaration |= _route(sample, found, table, declaration["payload"], notes)
-    left_out = set(order) - set(keys)
+    if found.operation:
+        declaration |= _row_images(sample, found, changes, order, types, notes)
+    else:
+        declaration |= _positions(sample, found, declaration, notes)
+    if routed and "payload" in declaration and found.format != "change_event":
+        declaration["source_table"] = table
+    left_out = (set(order) if declaration.get("sequence_by") != TODO else set()) - set(keys)
     if left_out:
         notes.append(
             f"{', '.join(sorted(left_out))} orders the events and is left out of the tables; add "
@@ -108,7 +112,8 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     if guessed:
         notes.append(f"types guessed from values: {', '.join(guessed)}")
     columns = tuple(Column(name, types[name]) for name in types if name not in left_out)
-    return Proposal(_config(sample, table, system, declaration, columns), notes)
+    is_open = declaration.get("sequence_by") == TODO
+    return Proposal(_config(sample, table, system, declaration, columns), notes, is_open)
 
 
 def _is_text(sample: Sample) -> bool:
@@ -168,6 +173,8 @@ def _types(
     guessed = []
     for name, given in values.items():
         if name.startswith("__") or name in DELTA_CDF_COLUMNS:
+            continue
+        if format_name == "dms" and name.startswith("BI_"):  # the before image of a column
             continue
         types[name] = stated.get(name) or of_values(given, texts) or "string"
         if not stated.get(name):
@@ -290,39 +297,86 @@ def _in_order(
 
 
 def _row_images(
-    found: Recognised, order: Sequence[str], types: Mapping[str, str], notes: list[str]
+    sample: Sample,
+    found: Recognised,
+    changes: Sequence[Change],
+    order: Sequence[str],
+    types: Mapping[str, str],
+    notes: list[str],
 ) -> dict[str, Any]:
     """Options of a table whose rows are images with a flag."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"sequence_by": TODO}
     if order:
         name = order[0]
-        timely = types[name] in _TIMES
-        expression = f"cast({name} as {types[name]})" if timely else name
-        options["sequence_by"] = expression
-        if timely:
-            options["event_time"] = f"cast({name} as timestamp)"
-        notes.append(f"order: {name}, a guess from its name; ties need a second part")
-    elif found.format == "flagged":
-        options["sequence_by"] = "TODO"
+        expression, of = _quoted(name), types[name]
+        if of in _TIMES:
+            options["event_time"] = f"try_cast({expression} as timestamp)"
+        if of == "timestamp_ntz":
+            notes.append(
+                f"order: not {name}, whose times have no zone: local time runs backwards when "
+                "summer time ends. Name a column for TODO; if the times are UTC, write "
+                f"try_cast({expression} as timestamp_ntz)"
+            )
+        else:
+            options["sequence_by"] = _as_number(sample, changes, name, expression, of)
+            notes.append(f"order: {name}, a guess from its name; ties need a second part")
+    else:
         notes.append("order: no column found that orders the events. Name one for TODO")
     if found.format == "flagged":
-        options["operation"] = found.operation
+        options["operation"] = _quoted(found.operation)
     return options
 
 
-def _route(
-    sample: Sample, found: Recognised, table: str, payload: str, notes: list[str]
+def _as_number(
+    sample: Sample, changes: Sequence[Change], name: str, expression: str, of: str
+) -> str:
+    """A position that may be text in the raw table, as what it means: 10 comes after 9."""
+    if of in _TIMES:
+        return f"try_cast({expression} as {of})"
+    digits = all(str(change.after.get(name)).strip().isdigit() for change in changes)
+    if digits and (of == "string" or sample.kind == "csv"):
+        return f"try_cast({expression} as decimal(38,0))"
+    return expression
+
+
+def _quoted(name: str) -> str:
+    """A column's name in an expression of SQL."""
+    return name if words.is_identifier(name) else "`" + name.replace("`", "``") + "`"
+
+
+def _positions(
+    sample: Sample, found: Recognised, declaration: Mapping[str, Any], notes: list[str]
 ) -> dict[str, Any]:
-    """The condition that picks one table's events out of a raw table of many."""
-    path = FORMATS[found.format].table_path
-    if found.format == "debezium":
-        enveloped = any("payload" in record for record in sample.records if record)
-        path = "$.payload.source.table" if enveloped else "$.source.table"
-    if not path:
-        notes.append("several tables share a record: split them before, a row for each change")
-        return {}
-    name = table if found.format == "goldengate" else table.rpartition(".")[2]
-    return {"where": f"get_json_object({payload}, '{path}') = '{name}'"}
+    """Order and time of events that carry them, or what can stand for them."""
+    known = FORMATS[found.format]
+    records = [record for record in sample.records if known.changes(record)]
+    options: dict[str, Any] = {}
+    if not all(known.has_time(record) for record in records):
+        options["event_time"] = False
+        notes.append("time: the events carry no time of their commit; the history shows positions")
+    if all(known.has_order(record) for record in records):
+        notes.append("order: the events' own")
+        return options
+    beside = [name for name in sample.beside if _ORDER_NAME.fullmatch(name)]
+    if declaration.get("landed"):
+        options["sequence_by"] = ["_batch", "_file", "_row"]
+        notes.append("order: as the lines stand in the files: the events carry no position")
+    elif beside:
+        options["sequence_by"] = _quoted(beside[0])
+        notes.append(f"order: {beside[0]}, a guess from its name: the events carry no position")
+    else:
+        text = declaration.get("payload", "value")
+        options["sequence_by"] = known.stand_in(records, text) or TODO
+        notes.append(
+            "order: the events carry no position. "
+            + (
+                "Their time stands in for it and does not tell apart what happened at once: name "
+                "something better, such as Kafka's offset"
+                if options["sequence_by"] != TODO
+                else "Name what orders them for TODO, such as Kafka's offset"
+            )
+        )
+    return options
 
 
 def report(sample: Sample, found: Recognised, proposals: Sequence[Proposal]) -> Iterator[str]:
@@ -362,11 +416,21 @@ def report(sample: Sample, found: Recognised, proposals: Sequence[Proposal]) -> 
 
 
 def yaml_lines(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Yields the source YAML.
+    """Yields the source YAML. Declarations that lack something are comments: the rest builds.
 
     Args:
         proposals: The declarations.
     """
+    ready = [proposal for proposal in proposals if not proposal.is_open]
+    if ready:
+        yield from _source_lines(ready)
+    if len(ready) < len(proposals):
+        yield "# To be completed: see TODO."
+        missing = [proposal for proposal in proposals if proposal.is_open]
+        yield from (f"# {line}".rstrip() for line in _source_lines(missing))
+
+
+def _source_lines(proposals: Sequence[Proposal]) -> Iterator[str]:
     yield "version: 2"
     yield ""
     yield "sources:"
@@ -386,7 +450,7 @@ def csv_rows(proposals: Sequence[Proposal]) -> str:
     Args:
         proposals: The declarations.
     """
-    rows = [_row(proposal.config) for proposal in proposals]
+    rows = [_row(proposal.config) for proposal in proposals if not proposal.is_open]
     filled = {name for row in rows for name, value in row.items() if value}
     header = [name for name in HEADER if name in filled or name in ARTICLE]
     text = io.StringIO()
@@ -398,14 +462,18 @@ def csv_rows(proposals: Sequence[Proposal]) -> str:
 
 def _row(config: TableConfig) -> dict[str, str]:
     declared = dict(config.declaration)
+    sequence = declared.pop("sequence_by", "")
     row = {
         "table_name": config.table,
         "system": config.system,
         "schema": config.schema,
         "raw_table": "" if config.raw_table == config.table else config.raw_table,
         "keys": " ".join(declared.pop("keys")) or "none",
-        "rank_expression": declared.pop("sequence_by", ""),
+        "rank_expression": sequence if isinstance(sequence, str) else ", ".join(sequence),
         "is_insert_only": "false",
         "columns": ", ".join(f"{column.name} {column.data_type}" for column in config.columns),
     }
-    return row | {name: str(value) for name, value in declared.items()}
+    return row | {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in declared.items()
+    }

@@ -74,7 +74,8 @@ def resolve(
         labels, and what later calls need.
 
     Raises:
-        ValueError: The events are not in the canonical form.
+        ValueError: The events are not in the canonical form, or `known` cannot tell which of them
+            it has.
     """
     keys = list(keys or key_columns(events))
     _refuse_odd_columns(events, keys)
@@ -86,8 +87,12 @@ def resolve(
     run = max((last_run or 0) + 1, int(time.time()))
 
     new = _new_events(events, known, read_to)
+    if known is not None:
+        _refuse_known_positions(new, known, keys)
     count, truncates = new.agg(F.count("*"), F.count_if(F.col("_op") == "T")).collect()[0]
     if count == 0:
+        if read_to is not None:
+            _refuse_lower_arrivals(events, read_to)
         nothing = {name: F.lit(None).cast("bigint") for name in (*LABELS, *SEGMENTS)}
         labels = new.select("_event_id").withColumns(nothing)
         return _as_output(new, _never_labelled(labels), run)
@@ -176,6 +181,35 @@ def _refuse_odd_columns(events: DataFrame, keys: list[str]) -> None:
         problems.append("has an _event_id that is no bigint")
     if problems:
         raise ValueError(f"The frame of events {', and '.join(problems)}.")
+
+
+def _refuse_known_positions(new: DataFrame, known: DataFrame, keys: list[str]) -> None:
+    """Events that carried a column all along are others once it is declared."""
+    added = [name for name in new.columns if name not in known.columns]
+    if not added:
+        return
+    position = [*keys, "_op", "_seq"]
+    there = known.select(*(_quoted(name).alias(f"_known_{name}") for name in position))
+    same = F.lit(True)
+    for name in position:
+        same = same & _quoted(name).eqNullSafe(_quoted(f"_known_{name}"))
+    again = new.where("_op <> 'T'").join(there, same, "left_semi").count()
+    if again:
+        raise ValueError(
+            f"{again} events stand at a position of their key that the resolver's table knows, and"
+            f" it has no column {', '.join(added)}: they may be the same ones, read again. Resolve"
+            " all events again: dbt build --full-refresh --select <this model>, then dbt build."
+        )
+
+
+def _refuse_lower_arrivals(events: DataFrame, read_to: int) -> None:
+    highest = events.agg(F.max("_arrived")).collect()[0][0]
+    if highest is not None and highest < read_to:
+        raise ValueError(
+            f"The resolver's table has read up to arrival {read_to}, and the highest of the events"
+            f" is {highest}: it would read no event again. Resolve all events again: dbt build"
+            " --full-refresh --select <this model>, then dbt build."
+        )
 
 
 def _quoted(name: str) -> Column:
@@ -618,7 +652,7 @@ def follow_links(linked: pa.Array, parents: pa.Array) -> tuple[pa.Array, int]:
     Returns:
         Entity of each, and in how many rounds it was found.
     """
-    index = pc.index_in(parents, value_set=linked)  # type: ignore[attr-defined]
+    index = pc.index_in(parents, value_set=linked)
     is_top = np.asarray(index.is_null())  # its parent follows none
     step = np.where(is_top, np.arange(len(linked)), np.asarray(index.fill_null(-1)))
     at, rounds = step, 0

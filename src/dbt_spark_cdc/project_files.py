@@ -11,6 +11,8 @@ from dbt_spark_cdc.config_table import TableConfig
 from dbt_spark_cdc.yaml_text import inline
 
 LONGEST_LINE = 132
+# Events that are quarantined are no failure by themselves; that most of them are is one.
+SHARE_TEST = {"cdc.quarantined_share": {"arguments": {"max_share": 0.1}}}
 
 
 class Layout(NamedTuple):
@@ -104,6 +106,8 @@ def table_lines(config: TableConfig) -> list[str]:
     lines += [f"    {name}: {inline(value)}" for name, value in config.freshness.items()]
     lines += ["    meta:", "      cdc:"]
     lines += [f"        {name}: {inline(value)}" for name, value in config.declaration.items()]
+    if not config.history:  # else the history has it, which dbt builds first
+        lines += ["  data_tests:", f"    - {inline(SHARE_TEST)}"]
     lines.append("  columns:")
     for column in config.columns:
         entry = {"name": column.name, "data_type": column.data_type}
@@ -160,6 +164,7 @@ def snapshot_yaml(config: TableConfig) -> str:
         f"    description: Every version of {config.table}.\n"
         f"    relation: ref('{config.keys_model or config.staging}')\n"
         f"    config: {inline(settings)}\n"
+        f"    data_tests: {inline([SHARE_TEST])}\n"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from dbt_spark_cdc.sample import Sample
@@ -54,12 +55,41 @@ class Format(NamedTuple):
     Attributes:
         reader: Takes one record.
         marks: What the records of this format have, for people.
-        table_path: Where the event, as JSON, names its table.
+        order: Ways to a position, each a set of paths that are filled together; empty: none needed.
+        time: Paths to the time of the commit, one of which is filled.
+        times: Expressions that stand in for a position, each with the path that it reads.
     """
 
     reader: Reader
     marks: str
-    table_path: str = ""
+    order: tuple[tuple[str, ...], ...] = ()
+    time: tuple[str, ...] = ()
+    times: tuple[tuple[str, str], ...] = ()
+
+    def changes(self, record: Any) -> list[Change]:
+        """The changes in a record."""
+        return _read(self.reader, record) or []
+
+    def has_order(self, record: Any) -> bool:
+        """Whether a record carries its position."""
+        return any(all(_at(record, path) is not None for path in way) for way in self.order)
+
+    def has_time(self, record: Any) -> bool:
+        """Whether a record carries the time of its commit; where the format has none, it does."""
+        return not self.time or any(_at(record, path) is not None for path in self.time)
+
+    def stand_in(self, records: Sequence[Any], payload: str) -> list[str]:
+        """Expressions that order records without a position as well as can be.
+
+        Args:
+            records: Records that hold a change.
+            payload: Column that holds the event's text.
+        """
+        return [
+            expression.format(payload=payload)
+            for path, expression in self.times
+            if all(_at(record, path) is not None for record in records)
+        ]
 
 
 @dataclass
@@ -115,7 +145,7 @@ def _read(reader: Reader, record: Any) -> list[Change] | None:
     """What a reader finds; None also where the record is of its format in the name only."""
     try:
         changes = reader(record)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None
     return changes if changes is None or all(map(_is_sound, changes)) else None
 
@@ -229,6 +259,8 @@ def _debezium(record: Any) -> list[Change] | None:
     if value.get("status") in ("BEGIN", "END") and "data_collections" in value:
         return []
     source = value.get("source")
+    if isinstance(source, dict) and "collection" in source:
+        return _document(value, source)
     images = isinstance(value.get("before"), dict) or isinstance(value.get("after"), dict)
     if value.get("op") not in ("c", "r", "u", "d", "t", "m") or not (
         images or isinstance(source, dict)
@@ -247,6 +279,50 @@ def _debezium(record: Any) -> list[Change] | None:
             fields,
         )
     ]
+
+
+def _document(value: Mapping[str, Any], source: Mapping[str, Any]) -> list[Change] | None:
+    """A change of MongoDB, as JSON text: the document, or the fields that changed."""
+    if value.get("op") not in ("c", "r", "u", "d"):
+        return [] if value.get("op") in ("m", "t") else None
+    changed = (value.get("updateDescription") or {}).get("updatedFields")
+    return [
+        Change(
+            {"c": "I", "r": "I"}.get(value["op"], value["op"].upper()),
+            _dotted(source.get("db"), source["collection"]),
+            _fields(value.get("after") or changed),
+            _fields(value.get("before")),
+            ("_id",),
+        )
+    ]
+
+
+def _fields(text: str | None) -> dict[str, Any]:
+    """A document's fields, as the package reads them; those of a part of a field are none."""
+    fields = json.loads(text) if text else {}
+    return {name: _plain(value) for name, value in fields.items() if "." not in name}
+
+
+def _plain(value: Any) -> Any:
+    """A value of MongoDB's extended JSON; what has such values in it is read as its text."""
+    if not isinstance(value, dict | list) or '"$' not in json.dumps(value):
+        return value
+    fields = value if isinstance(value, dict) else {}
+    for names, kind in (
+        (("$numberLong", "$numberInt"), int),
+        (("$numberDecimal", "$numberDouble"), float),
+        (("$oid", "$uuid", "$symbol"), str),
+    ):
+        for name in fields.keys() & set(names):
+            return kind(fields[name])
+    if "$date" not in fields:
+        return json.dumps(value)
+    at = fields["$date"]
+    millis = at["$numberLong"] if isinstance(at, dict) else at
+    if isinstance(millis, str) and not millis.lstrip("-").isdigit():
+        return millis
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=int(millis))
+    return f"{moment:%Y-%m-%d %H:%M:%S.%fZ}"
 
 
 def _debezium_types(schema: Any) -> dict[str, str]:
@@ -371,21 +447,92 @@ def _delta_cdf(record: Any) -> list[Change] | None:
 
 DELTA_CDF_COLUMNS = ("_commit_version", "_commit_timestamp")
 
+_CONNECTORS = (("lsn",), ("file", "pos"), ("commit_lsn",), ("scn",), ("ts_ms", "ord"))
+_OUTER = ("", "payload.", "value.", "value.payload.")
+
 FORMATS: dict[str, Format] = {
     "wal2json_v2": Format(
-        _wal2json_v2, "`action` with `columns`, `identity` or a transaction's border", "$.table"
+        _wal2json_v2,
+        "`action` with `columns`, `identity` or a transaction's border",
+        (("lsn", "timestamp"),),
+        ("timestamp",),
+        (("timestamp", "try_cast(_message.timestamp as timestamp)"),),
     ),
-    "wal2json_v1": Format(_wal2json_v1, "`change`, a list with a `kind` in each entry"),
+    "wal2json_v1": Format(
+        _wal2json_v1,
+        "`change`, a list with a `kind` in each entry",
+        (("nextlsn",),),
+        ("timestamp",),
+        (("timestamp", "try_cast(_message.timestamp as timestamp)"),),
+    ),
     "debezium": Format(
-        _debezium, "`op` with `before`, `after` and `source`, or the unwrap transform's fields"
+        _debezium,
+        "`op` with `before`, `after` and `source`, or the unwrap transform's fields",
+        tuple(
+            tuple(f"{outer}{prefix}{name}" for name in way)
+            for outer in _OUTER
+            for prefix in ("source.", "__", "__source_")
+            for way in _CONNECTORS
+        ),
+        tuple(
+            f"{outer}{prefix}{name}"
+            for outer in _OUTER
+            for prefix in ("source.", "__", "__source_")
+            for name in ("ts_ms", "ts_us")
+        ),
+        (
+            ("source.ts_ms", "try_cast(_message.source.ts_ms as bigint)"),
+            ("payload.source.ts_ms", "try_cast(_message.payload.source.ts_ms as bigint)"),
+            (
+                "__source_ts_ms",
+                "try_cast(get_json_object({payload}, '$.__source_ts_ms') as bigint)",
+            ),
+            ("__ts_ms", "try_cast(get_json_object({payload}, '$.__ts_ms') as bigint)"),
+        ),
     ),
-    "goldengate": Format(_goldengate, "`op_type` and `table`", "$.table"),
-    "maxwell": Format(_maxwell, "`type` in lower case, `database`, `table` and `data`", "$.table"),
-    "canal": Format(_canal, "`type` in capitals, `database` and rows in `data`", "$.table"),
-    "dms": Format(_dms, "`metadata` with `record-type`", "$.metadata.table-name"),
-    "change_event": Format(_change_event, "`changeType` with `columnNames` and `columnValues`"),
-    "delta_cdf": Format(_delta_cdf, "`_change_type` with the words of Delta's change feed"),
+    "goldengate": Format(_goldengate, "`op_type` and `table`", (("pos",),), ("op_ts",)),
+    "maxwell": Format(
+        _maxwell,
+        "`type` in lower case, `database`, `table` and `data`",
+        (("ts",),),
+        ("ts",),
+    ),
+    "canal": Format(
+        _canal,
+        "`type` in capitals, `database` and rows in `data`",
+        (),
+        ("es",),
+        (
+            ("es", "try_cast(_message.es as bigint)"),
+            ("id", "try_cast(get_json_object({payload}, '$.id') as bigint)"),
+        ),
+    ),
+    "dms": Format(
+        _dms,
+        "`metadata` with `record-type`",
+        (("metadata.commit-timestamp",),),
+        ("metadata.commit-timestamp",),
+        (("metadata.timestamp", "try_cast(_message.metadata['timestamp'] as timestamp)"),),
+    ),
+    "change_event": Format(
+        _change_event,
+        "`changeType` with `columnNames` and `columnValues`",
+        (("timestamp",),),
+    ),
+    "delta_cdf": Format(
+        _delta_cdf,
+        "`_change_type` with the words of Delta's change feed",
+        (("_commit_version",),),
+        ("_commit_timestamp",),
+    ),
 }
+
+
+def _at(record: Any, path: str) -> Any:
+    """What stands at a path of a record; None if nothing does."""
+    for name in path.split("."):
+        record = _get(_parsed(record), name)
+    return record
 
 
 def _get(record: Any, name: str) -> Any:

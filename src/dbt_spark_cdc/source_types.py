@@ -13,8 +13,8 @@ BIGINT_DIGITS = 18
 # PostgreSQL's numeric without precision holds anything; what does not fit is quarantined.
 UNBOUNDED_NUMERIC = "decimal(38,10)"
 
+# Names of PostgreSQL.
 _NAMED = {
-    # PostgreSQL
     "smallint": "smallint",
     "int2": "smallint",
     "smallserial": "smallint",
@@ -36,19 +36,42 @@ _NAMED = {
     "timestamptz": "timestamp",
     "timestamp without time zone": "timestamp_ntz",
     "bytea": "binary",
-    # MySQL, where it differs
-    "int": "int",
-    "mediumint": "int",
+}
+# Names of MySQL. REAL is a double there, SERIAL an unsigned bigint, and BOOLEAN a tinyint.
+_MYSQL = {
     "tinyint": "tinyint",
     "tinyint unsigned": "smallint",
+    "bool": "tinyint",
+    "boolean": "tinyint",
+    "smallint": "smallint",
     "smallint unsigned": "int",
+    "mediumint": "int",
     "mediumint unsigned": "int",
+    "int": "int",
     "int unsigned": "bigint",
+    "integer": "int",
+    "integer unsigned": "bigint",
+    "bigint": "bigint",
     "bigint unsigned": "decimal(20,0)",
+    "serial": "decimal(20,0)",
     "year": "int",
     "float": "float",
+    "float unsigned": "float",
     "double": "double",
+    "double unsigned": "double",
+    "double precision": "double",
+    "double precision unsigned": "double",
+    "real": "double",
+    "real unsigned": "double",
+    "date": "date",
     "datetime": "timestamp_ntz",
+    "timestamp": "timestamp",
+    "binary": "binary",
+    "varbinary": "binary",
+    "tinyblob": "binary",
+    "blob": "binary",
+    "mediumblob": "binary",
+    "longblob": "binary",
 }
 _DEBEZIUM = {
     "int8": "tinyint",
@@ -95,15 +118,17 @@ def of_database(name: str, mysql: bool = False) -> str:
     """
     lowered = " ".join(name.lower().split())
     digits = re.search(r"\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)", lowered)
-    plain = re.sub(r"\s*\(.*?\)", "", lowered).replace(" zerofill", "").strip()
-    if plain in ("numeric", "decimal", "numeric unsigned", "decimal unsigned"):
+    plain = re.sub(r"\s*\(.*?\)", "", lowered).replace(" zerofill", " ").strip()
+    if mysql:
+        plain = " ".join(plain.replace(" signed", "").split())
+    if re.fullmatch(r"(numeric|decimal|dec|fixed)( unsigned)?", plain):
         if not digits:
             return "decimal(10,0)" if mysql else UNBOUNDED_NUMERIC
         precision, scale = int(digits[1]), max(int(digits[2] or 0), 0)
         return f"decimal({precision},{scale})" if precision <= WIDEST_DECIMAL else "string"
-    if plain == "timestamp":
-        return "timestamp" if mysql else "timestamp_ntz"
-    return _NAMED.get(plain, "string")
+    if plain == "timestamp" and not mysql:
+        return "timestamp_ntz"
+    return (_MYSQL if mysql else _NAMED).get(plain, "string")
 
 
 def of_debezium(field: Mapping[str, Any]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from dbt_common.exceptions import DbtBaseException
 
+from dbt_spark_cdc.project import BadProject, load_credentials
 from dbt_spark_cdc.sample import RECORDS, Sample, Unreadable, unfolded
 
 
@@ -28,16 +28,11 @@ def read_table(
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
     from dbt.adapters.sparkcdc.errors import message_of
     from dbt.adapters.sparkcdc.session import close_session, open_session
-    from dbt.cli.resolvers import default_profiles_dir
-    from dbt.config.runtime import load_profile
-    from dbt.flags import set_from_args
 
-    folder = profiles or Path(default_profiles_dir())
-    set_from_args(argparse.Namespace(PROFILES_DIR=str(folder), PROJECT_DIR=str(project)), None)
     try:
-        credentials = load_profile(str(project), {}, target_override=target).credentials
-    except DbtBaseException as exc:
-        raise Unreadable(f"The profile cannot be read: {str(exc).strip()}") from exc
+        credentials = load_credentials(project, profiles, target)
+    except BadProject as exc:
+        raise Unreadable(str(exc)) from exc
     if not isinstance(credentials, SparkCdcCredentials):
         raise Unreadable(
             f"The profile is of type {credentials.type}. A table is read through type sparkcdc: "

@@ -79,6 +79,14 @@ _RESERVED = {
     "_payload",
     "_origin",
     "_row_kind",
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+    "_newest",
+    "_latest",
+    "_age",
+    "_end",
+    "_truncated",
 }
 _TYPE = re.compile(
     r"boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date"
@@ -97,7 +105,7 @@ def is_identifier(name: str) -> bool:
 def is_reserved(column: str) -> bool:
     """Whether a column has a name that the package uses itself."""
     lowered = column.lower()
-    return lowered in _RESERVED or lowered.startswith(("_old_", "_cdc_"))
+    return lowered in _RESERVED or lowered.startswith(("_old_", "_cdc_", "__cdc_"))
 
 
 def is_type(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The table of tables: how rows are read, and that all that is wrong is said at once."""
+"""The control table: how rows are read, and that all that is wrong is said at once."""
 
 import csv
 import io

@@ -94,6 +94,7 @@ def test_a_row_becomes_four_files_that_dbt_reads(project):
                 "file_format": "delta",
                 "tags": ["sales"],
             },
+            "data_tests": [{"cdc.quarantined_share": {"arguments": {"max_share": 0.1}}}],
         }
     ]
     assert yaml.safe_load(files["models/sources/shop__orders.yml"])["sources"] == [
@@ -210,7 +211,7 @@ def test_check_tells_ci_and_writes_nothing(project):
 def test_bad_rows_stop_all_before_anything_is_written(project):
     project.tables(ORDERS, ["carts", "", "", "", "", "", "", "", ""])
     said = project.run(code=2)
-    assert "4 problem(s) in the table of tables. Nothing was written." in said
+    assert "4 problem(s) in the control table. Nothing was written." in said
     assert project.files() == {}
 
 

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-FILE = Path(__file__).resolve().parents[3] / "python_models" / "landing.py"
+from dbt_spark_cdc import landing
+
 LINES = b'{"a": 1}\n{"a": "\xc3\xa9\xe2\x80\xa8"}\n'
 
 
-@pytest.fixture(scope="module")
-def landing() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("landing", FILE)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
-def test_lines_keep_their_number(landing: ModuleType, name: str) -> None:
+def test_lines_keep_their_number(name: str) -> None:
     content = LINES + b"\n" + b'{"a": 3}'
     packed = gzip.compress(content) if name.endswith(".gz") else content
     # U+2028 ends no line, an empty line is none.
@@ -34,12 +23,12 @@ def test_lines_keep_their_number(landing: ModuleType, name: str) -> None:
     ]
 
 
-def test_gzip_of_several_members(landing: ModuleType) -> None:
+def test_gzip_of_several_members() -> None:
     packed = gzip.compress(b"one\n") + gzip.compress(b"two\n")
     assert [line for line, _, _ in landing.read_lines("x.gz", packed)] == ["one", "two"]
 
 
-def test_a_cut_gzip_gives_its_whole_lines_and_says_so(landing: ModuleType) -> None:
+def test_a_cut_gzip_gives_its_whole_lines_and_says_so() -> None:
     content = b"".join(b"line %d of the file\n" % number for number in range(5000))
     packed = gzip.compress(content)
     found = list(landing.read_lines("x.gz", packed[: len(packed) // 2]))
@@ -50,17 +39,47 @@ def test_a_cut_gzip_gives_its_whole_lines_and_says_so(landing: ModuleType) -> No
     assert last[1:] == (0, "gzip file is cut off")
 
 
-def test_what_is_no_gzip_is_one_unreadable_line(landing: ModuleType) -> None:
+def numbered(count: int, start: int = 0) -> bytes:
+    return b"".join(b"line %d of the file\n" % number for number in range(start, count))
+
+
+@pytest.mark.parametrize("damage", [b"\xff" * 64, b"Z" * 64, bytes(range(64)), b"\x07"])
+def test_what_is_before_a_damaged_block_is_kept_and_not_trusted(damage: bytes) -> None:
+    # Spark would see plausible lines: the garbled ones begin long before anything fails.
+    content = numbered(50_000)
+    packed = bytearray(gzip.compress(content))
+    middle = len(packed) // 2
+    packed[middle : middle + len(damage)] = damage
+    sound = gzip.compress(b"sound\n")
+    first, *lines, (_, row, problem) = landing.read_lines("x.gz", sound + bytes(packed))
+    assert first == ("sound", 1, None)
+    assert (row, str(problem)[:20]) == (0, "damaged gzip file (E")
+    assert [line for line, _, _ in lines[:24_000]] == content.decode().split("\n")[:24_000]
+    assert {doubt for _, _, doubt in lines} <= {problem, "line is not valid UTF-8"} - {None}
+
+
+def test_a_wrong_checksum_makes_all_lines_of_its_member_doubtful() -> None:
+    packed = bytearray(gzip.compress(numbered(3)) + gzip.compress(numbered(6, start=3)))
+    packed[-8] ^= 1  # of the checksum of the second member
+    found = list(landing.read_lines("x.gz", bytes(packed)))
+    problem = "damaged gzip file (Error -3 while decompressing data: incorrect data check)"
+    assert found == [
+        *((f"line {n} of the file", n + 1, None if n < 3 else problem) for n in range(6)),
+        (None, 0, problem),
+    ]
+
+
+def test_what_is_no_gzip_is_one_unreadable_line() -> None:
     [(line, row, problem)] = landing.read_lines("x.gz", b"this is text")
     assert (line, row) == (None, 0)
     assert problem.startswith("damaged gzip file")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n"])
-def test_an_empty_file_is_reported(landing: ModuleType, content: bytes) -> None:
+def test_an_empty_file_is_reported(content: bytes) -> None:
     assert [found[1:] for found in landing.read_lines("x.jsonl", content)] == [(0, "empty file")]
 
 
-def test_a_line_in_another_encoding_is_kept_apart(landing: ModuleType) -> None:
+def test_a_line_in_another_encoding_is_kept_apart() -> None:
     found = list(landing.read_lines("x.jsonl", b"good\n\xff\xfe\ngood\n"))
     assert [problem for _, _, problem in found] == [None, "line is not valid UTF-8", None]

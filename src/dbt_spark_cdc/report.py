@@ -1,0 +1,332 @@
+"""`cdc report`: one HTML file that shows what the runs of a project did, without any network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dbt_spark_cdc.delta_table import UnreadableLog
+from dbt_spark_cdc.project import BadProject, LastRun, Project, Result, open_project
+from dbt_spark_cdc.status import (
+    BEHIND,
+    FAILED,
+    TableStatus,
+    ago,
+    duration,
+    present,
+    size,
+    statuses,
+)
+
+REPORT = "cdc_report.html"
+RUNS_SHOWN = 60
+SLOWEST_SHOWN = 15
+
+WIDTH, HEIGHT = 360, 96
+CHANGES = ("inserted", "updated", "deleted")
+TROUBLES = ("late", "duplicate", "quarantined")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A part of a bar.
+
+    Attributes:
+        series: What it counts, which is also its colour.
+        x: Its left edge.
+        y: Its upper edge.
+        width: Its width.
+        height: Its height.
+        text: What it says when it is pointed at.
+    """
+
+    series: str
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Stacked bars over time.
+
+    Attributes:
+        title: What it shows.
+        series: What the bars count.
+        bars: The bars.
+        largest: The value of the highest bar, in words.
+        first: The time of the first bar.
+        last: The time of the last one.
+    """
+
+    title: str
+    series: tuple[str, ...]
+    bars: list[Bar]
+    largest: str
+    first: str
+    last: str
+
+
+def write_report(
+    folder: Path,
+    profiles: Path | None = None,
+    target: str | None = None,
+    output: Path | None = None,
+    error: str = "",
+    parse: bool = True,
+) -> Path:
+    """Writes the report.
+
+    Args:
+        folder: Folder of the dbt project.
+        profiles: Folder of profiles.yml; None: where dbt looks.
+        target: Target of the profile; None: its default.
+        output: The file; None: cdc_report.html in the folder of dbt's artifacts.
+        error: What ended the last build before dbt could report results. With it a project that
+            cannot be read is reported as well, not refused.
+        parse: Whether dbt may parse the project where it has no manifest.
+
+    Returns:
+        The file.
+
+    Raises:
+        BadProject: The project cannot be read.
+        OSError: The file cannot be written.
+    """
+    notes: list[str] = []
+    project = None
+    found: list[TableStatus] = []
+    try:
+        project = open_project(folder, profiles, target, parse)
+    except BadProject as exc:
+        if not error:
+            raise
+        notes.append(str(exc))
+    if project:
+        try:
+            found = statuses(project, notes=notes)
+        except (BadProject, UnreadableLog) as exc:
+            notes.append(str(exc))
+    path = output or (project.target_path if project else folder.resolve() / "target") / REPORT
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(project, found, present(), error, notes), encoding="utf-8")
+    return path.resolve()
+
+
+def render(
+    project: Project | None,
+    found: Sequence[TableStatus],
+    now: datetime,
+    error: str = "",
+    notes: Sequence[str] = (),
+) -> str:
+    """Returns the page.
+
+    Args:
+        project: The project; None where it cannot be read.
+        found: Its tables.
+        now: The present.
+        error: What ended the last build early.
+        notes: What could not be read.
+    """
+    environment = Environment(
+        loader=PackageLoader("dbt_spark_cdc"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=_number, size=size, duration=duration)
+    last = project.last_run if project else None
+    return environment.get_template("report.html").render(
+        name=project.name if project else "dbt project",
+        now=now.strftime("%Y-%m-%d %H:%M UTC"),
+        notes=notes,
+        error=error,
+        build=_build(project, last) if project and last else None,
+        tables=[_table(one, now) for one in found],
+        totals=_totals(found, last),
+        slowest=_slowest(project, last) if project and last else [],
+        files=[
+            {"node": stored.node["name"], "small": stored.small_files, "table": stored.table}
+            for one in found
+            for stored in one.stored
+            if stored.table
+        ],
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+def _build(project: Project, last: LastRun) -> dict[str, Any]:
+    results = list(last.results.values())
+    failed = [result for result in results if result.failed]
+    counts = Counter(result.status for result in results)
+    return {
+        "command": last.command,
+        "started": last.started.strftime("%Y-%m-%d %H:%M UTC") if last.started else "",
+        "seconds": last.seconds,
+        "counts": counts.most_common(),
+        "failed": [
+            {"kind": _kind(result), "name": _name(project, result), "message": result.message}
+            for result in failed
+        ],
+        "warned": [
+            {"name": _name(project, result), "message": result.message}
+            for result in results
+            if result.status == "warn"
+        ],
+    }
+
+
+def _table(one: TableStatus, now: datetime) -> dict[str, Any]:
+    runs = one.runs[-RUNS_SHOWN:]
+    times = [run.at for run in runs]
+    stored = one.stored[-1].table if one.stored else None
+    # A first build counts what it reads and nothing else.
+    read = [{"read": run.counters.get("read")} for run in runs]
+    charts = [
+        chart("Events applied", CHANGES, times, [run.counters for run in runs]),
+        chart("Late, duplicate and bad events", TROUBLES, times, [run.counters for run in runs]),
+        chart("Events read", ("read",), times, read),
+        chart(
+            "Lag when committed",
+            ("lag",),
+            [run.at for run in runs if run.lag is not None],
+            [{"lag": run.lag.total_seconds()} for run in runs if run.lag is not None],
+            unit=" s",
+        ),
+    ]
+    for part in one.stored:
+        commits = list(reversed(part.table.commits[:RUNS_SHOWN])) if part.table else []
+        counted = [commit for commit in commits if commit.files is not None]
+        charts.append(
+            chart(
+                f"Files of {part.node['name']}",
+                ("files",),
+                [commit.at for commit in counted],
+                [{"files": commit.files} for commit in counted],
+            )
+        )
+    return {
+        "name": one.table.name,
+        "source": one.table.source_name,
+        "state": one.state,
+        "tone": {FAILED: "bad", BEHIND: "warn"}.get(one.state, "plain"),
+        "reason": one.reason,
+        "lag": one.lag(now),
+        "rows": stored.rows if stored else None,
+        "high_water_mark": one.high_water_mark,
+        "newest_event": (one.newest_event or "")[:19].replace("T", " "),
+        "quarantined": one.quarantined,
+        "quarantined_exact": one.quarantined_exact,
+        "changed": ago(runs[-1].at, now) if runs else "",
+        "seconds": runs[-1].seconds if runs else None,
+        "charts": [one for one in charts if one],
+    }
+
+
+def chart(
+    title: str,
+    series: tuple[str, ...],
+    times: Sequence[datetime],
+    values: Sequence[Mapping[str, float | None]],
+    unit: str = "",
+) -> Chart | None:
+    """Returns bars over time, one for each moment; None where all values are zero or not known.
+
+    Args:
+        title: What it shows.
+        series: What is stacked, from the bottom.
+        times: The moments.
+        values: The values of each moment, by series.
+        unit: What they are counted in.
+    """
+    heights = [sum(one.get(name) or 0 for name in series) for one in values]
+    largest = max(heights, default=0)
+    if not largest:
+        return None
+    step = WIDTH / max(len(values), 12)
+    bars = []
+    for place, (at, one) in enumerate(zip(times, values, strict=True)):
+        top = float(HEIGHT)
+        for name in series:
+            value = one.get(name) or 0
+            if value:
+                height = max(HEIGHT * value / largest, 0.5)
+                top -= height
+                text = f"{at:%Y-%m-%d %H:%M} {name}: {_number(value)}{unit}"
+                bars.append(
+                    Bar(name, round(place * step, 2), round(top, 2), step * 0.8, height, text)
+                )
+    present_series = tuple(name for name in series if any(one.get(name) for one in values))
+    return Chart(
+        title=title,
+        series=present_series,
+        bars=bars,
+        largest=f"{_number(largest)}{unit}",
+        first=f"{times[0]:%Y-%m-%d %H:%M}",
+        last=_last_time(times),
+    )
+
+
+def _last_time(times: Sequence[datetime]) -> str:
+    """The end of an axis that begins with day and time."""
+    if len(times) < 2:
+        return ""
+    same_day = times[0].date() == times[-1].date()
+    return f"{times[-1]:%H:%M}" if same_day else f"{times[-1]:%Y-%m-%d}"
+
+
+def _totals(found: Sequence[TableStatus], last: LastRun | None) -> list[tuple[str, int]]:
+    """What the newest run did to all tables together."""
+    newest = {one.runs[-1].run_id for one in found if one.runs}
+    wanted = last.invocation if last and last.invocation in newest else None
+    if wanted is None and found:
+        latest = max((one.runs[-1] for one in found if one.runs), key=lambda r: r.at, default=None)
+        wanted = latest.run_id if latest else None
+    totals: Counter[str] = Counter()
+    for one in found:
+        for run in one.runs:
+            if run.run_id == wanted:
+                for name in ("read", *CHANGES, *TROUBLES):
+                    totals[name] += run.counters.get(name) or 0
+    return list(totals.items())
+
+
+def _slowest(project: Project, last: LastRun) -> list[dict[str, Any]]:
+    results = sorted(last.results.values(), key=lambda result: -result.seconds)[:SLOWEST_SHOWN]
+    longest = max((result.seconds for result in results), default=0)
+    return [
+        {
+            "kind": _kind(result),
+            "name": _name(project, result),
+            "seconds": result.seconds,
+            "share": 100 * result.seconds / longest,
+        }
+        for result in results
+        if longest and result.seconds
+    ]
+
+
+def _kind(result: Result) -> str:
+    return result.node.split(".")[0].replace("_", " ")
+
+
+def _name(project: Project, result: Result) -> str:
+    parts = result.node.split(".")
+    return str(project.node(result.node).get("name") or parts[min(2, len(parts) - 1)])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"

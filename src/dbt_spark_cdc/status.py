@@ -1,0 +1,670 @@
+"""`cdc status`: where each table stands, read from Delta's logs and dbt's artifacts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from dbt_spark_cdc.delta_table import DataFile, DeltaTable, UnreadableLog, read_table
+from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, Result
+from dbt_spark_cdc.runs import COUNTERS, Run, ledger_rows, runs_of
+
+# `cdc_optimize` counts as small what is below it.
+SMALL_FILE_BYTES = LARGE_FILE_BYTES // 2
+# More rows than these are not read to find out which table they are of.
+MOST_ROWS_READ = 5_000_000
+
+OVERVIEW_WIDTH = 130
+
+UP_TO_DATE, BEHIND, FAILED = "up to date", "behind", "failed"
+NOT_BUILT, UNKNOWN = "not built", "unknown"
+_COLOURS = {UP_TO_DATE: "green", BEHIND: "yellow", FAILED: "red", NOT_BUILT: "yellow"}
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Raw rows that a table has not read.
+
+    Attributes:
+        rows: How many; None where only Spark can tell.
+        exact: Whether there can be no fewer: several tables may share the raw table.
+        since: When the oldest of them was written.
+        files: The files that hold them.
+    """
+
+    rows: int | None
+    exact: bool = True
+    since: datetime | None = None
+    files: tuple[DataFile, ...] = ()
+
+
+@dataclass
+class Stored:
+    """The Delta table of a node.
+
+    Attributes:
+        node: The node.
+        folder: Where it is; None where it is on no disk of this machine.
+        table: What its log says; None where there is no table.
+        problem: Why the log could not be read.
+    """
+
+    node: Node
+    folder: Path | None
+    table: DeltaTable | None
+    problem: str = ""
+
+    @property
+    def small_files(self) -> int:
+        """How many files are small enough to be put together."""
+        files = self.table.files.values() if self.table else []
+        return sum(file.size < SMALL_FILE_BYTES for file in files)
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the table as `--json` prints it."""
+        table = self.table
+        return {
+            "node": self.node["name"],
+            "relation": self.node.get("relation_name"),
+            "folder": str(self.folder) if self.folder else None,
+            "problem": self.problem or None,
+            "version": table.version if table else None,
+            "changed_at": table.commits[0].at.isoformat() if table and table.commits else None,
+            "rows": table.rows if table else None,
+            "files": len(table.files) if table else None,
+            "small_files": self.small_files if table else None,
+            "bytes": table.size if table else None,
+            "deletion_vectors": table.deletion_vectors if table else None,
+            "deleted_rows": table.deleted_rows if table else None,
+        }
+
+
+@dataclass
+class TableStatus:
+    """Where a table stands.
+
+    Attributes:
+        table: The table.
+        state: One of the states above.
+        reason: Why it is in that state.
+        unread: Raw rows that are to be read.
+        unread_versions: Versions of the history that the final table has not read.
+        high_water_mark: The newest arrival that was read.
+        newest_event: The time of the newest event in the table.
+        runs: The runs that changed it, the oldest first.
+        result: What the last run of dbt said of it.
+        failed_tests: Its tests that failed then.
+        quarantined: Bad events of all time.
+        quarantined_exact: Whether there are no more of them: a first build does not count.
+        stored: The Delta tables of its nodes.
+        raw: The Delta table of its source.
+    """
+
+    table: CdcTable
+    state: str = UNKNOWN
+    reason: str = ""
+    unread: Unread = field(default_factory=lambda: Unread(None))
+    unread_versions: int | None = None
+    high_water_mark: int | None = None
+    newest_event: str | None = None
+    runs: list[Run] = field(default_factory=list)
+    result: Result | None = None
+    failed_tests: list[Result] = field(default_factory=list)
+    quarantined: int | None = None
+    quarantined_exact: bool = False
+    stored: list[Stored] = field(default_factory=list)
+    raw: Stored | None = None
+
+    def lag(self, now: datetime) -> timedelta | None:
+        """Returns how long the oldest unread row has waited; zero where none does.
+
+        Args:
+            now: The present.
+        """
+        if self.unread.since is not None:
+            return max(now - self.unread.since, timedelta())
+        return timedelta() if self.unread.rows == 0 else None
+
+    def of(self, node: Node) -> Stored:
+        """Returns the Delta table of one of the nodes.
+
+        Args:
+            node: The node.
+        """
+        return next(one for one in self.stored if one.node["name"] == node["name"])
+
+    def as_json(self, now: datetime) -> dict[str, Any]:
+        """Returns the status as `--json` prints it.
+
+        Args:
+            now: The present.
+        """
+        lag = self.lag(now)
+        return {
+            "table": self.table.name,
+            "source": self.table.source_name or None,
+            "state": self.state,
+            "reason": self.reason or None,
+            "lag_seconds": None if lag is None else round(lag.total_seconds(), 3),
+            "unread_rows": self.unread.rows,
+            "unread_rows_exact": self.unread.exact,
+            "unread_versions": self.unread_versions,
+            "high_water_mark": self.high_water_mark,
+            "newest_event": self.newest_event,
+            "quarantined": self.quarantined,
+            "quarantined_exact": self.quarantined_exact,
+            "last_result": {
+                "status": self.result.status,
+                "message": self.result.message or None,
+                "seconds": self.result.seconds,
+                "finished": self.result.finished.isoformat() if self.result.finished else None,
+            }
+            if self.result
+            else None,
+            "failed_tests": [test.node.split(".")[2] for test in self.failed_tests],
+            "last_run": self.runs[-1].as_json() if self.runs else None,
+            "nodes": [stored.as_json() for stored in self.stored],
+        }
+
+
+class Logs:
+    """The Delta tables of a project, each read once."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._known: dict[Path, Stored] = {}
+
+    def of(self, node: Node) -> Stored:
+        """Returns the Delta table of a node or source.
+
+        Args:
+            node: A node of the manifest.
+        """
+        folder = self._project.folder(node)
+        if folder is None:
+            reason = self._project.elsewhere or "its location_root is on no disk of this machine"
+            return Stored(node, None, None, reason)
+        if folder not in self._known:
+            try:
+                self._known[folder] = Stored(node, folder, read_table(folder))
+            except UnreadableLog as exc:
+                self._known[folder] = Stored(node, folder, None, str(exc))
+        return self._known[folder]
+
+
+def statuses(
+    project: Project, tables: Iterable[CdcTable] | None = None, notes: list[str] | None = None
+) -> list[TableStatus]:
+    """Returns where tables stand.
+
+    Args:
+        project: The project.
+        tables: The tables; None: all.
+        notes: Gets what the numbers leave open.
+
+    Raises:
+        BadProject: The tables are not on this machine.
+    """
+    if project.credentials is None:
+        raise BadProject(
+            f"This reads Delta's logs from disk, and {project.elsewhere}. There, query the ledger: "
+            "`select * from <schema>.cdc_runs`."
+        )
+    logs = Logs(project)
+    ledger = _ledger(project)
+    if ledger and ledger.deleted_rows and notes is not None:
+        notes.append(
+            f"{ledger.deleted_rows} rows that were deleted from the ledger cdc_runs are counted: "
+            "deletion vectors hide them from Spark only. "
+            f"`reorg table {project.ledger_name} apply (purge)` removes them."
+        )
+    recorded = ledger_rows(ledger)
+    audited = _audited(project, logs)
+    return [
+        _status(project, table, logs, recorded, audited)
+        for table in (project.tables() if tables is None else tables)
+    ]
+
+
+def _ledger(project: Project) -> DeltaTable | None:
+    folder = project.ledger()
+    try:
+        return read_table(folder) if folder else None
+    except UnreadableLog as exc:
+        raise BadProject(f"The ledger cdc_runs cannot be read. {exc}") from exc
+
+
+def _audited(project: Project, logs: Logs) -> dict[str, tuple[int, datetime]]:
+    """Quarantined events by table, as the tables on `cdc.audit` have them, and as of when."""
+    found: dict[str, tuple[int, datetime]] = {}
+    for node in project.audits():
+        table = logs.of(node).table
+        if table is None or not table.commits:
+            continue
+        for row in table.read(["table_name", "events_quarantined"]).to_pylist():
+            if row["events_quarantined"] is not None:
+                found[row["table_name"]] = (row["events_quarantined"], table.commits[0].at)
+    return found
+
+
+def _status(
+    project: Project,
+    table: CdcTable,
+    logs: Logs,
+    ledger: Sequence[dict[str, Any]],
+    audited: dict[str, tuple[int, datetime]],
+) -> TableStatus:
+    found = TableStatus(table)
+    found.stored = [
+        logs.of(node) for node in table.nodes if node["config"]["materialized"] != "view"
+    ]
+    found.raw = logs.of(table.source) if table.source else None
+    raw = found.raw.table if found.raw else None
+    reader = logs.of(table.reader).table
+    checkpoint = newest_checkpoint(reader)
+    found.runs = runs_of(table, ledger, reader, raw)
+    found.high_water_mark = checkpoint.get("read_to")
+    found.unread = _unread(table, raw, reader, checkpoint, logs)
+    found.unread_versions = _unread_versions(table, logs)
+    found.newest_event = _newest_event(table, logs)
+    last = project.last_run
+    found.result = last.results.get((table.final or table.reader)["unique_id"]) if last else None
+    for node in table.nodes:
+        result = last.results.get(node["unique_id"]) if last else None
+        if result and result.failed:
+            found.result = result
+            break
+    found.failed_tests = project.failed_tests(table)
+    _count_quarantined(found, audited)
+    found.state, found.reason = _state(found)
+    return found
+
+
+def newest_checkpoint(table: DeltaTable | None) -> dict[str, Any]:
+    """Returns the newest checkpoint of a table; nothing where its log has none.
+
+    Args:
+        table: The table.
+    """
+    for commit in table.commits if table else []:
+        if commit.checkpoint:
+            return dict(commit.checkpoint)
+    return {}
+
+
+def _unread(
+    table: CdcTable,
+    raw: DeltaTable | None,
+    reader: DeltaTable | None,
+    checkpoint: dict[str, Any],
+    logs: Logs,
+) -> Unread:
+    if raw is None:
+        return Unread(None)
+    read_to = checkpoint.get("read_to")
+    if table.resolver:
+        # The history counts the runs of the resolver; of arrivals the resolver's table tells.
+        resolved = logs.of(table.resolver).table
+        read_to = newest_checkpoint(resolved).get("read_to")
+        if read_to is None and resolved is not None:
+            read_to = resolved.newest("_arrived")
+    declaration = table.declaration
+    landed = declaration.get("landed")
+    arrival = declaration.get("arrival", "_batch" if landed else None)
+    if reader is None:
+        return unread_rows(raw, None, None, _own_rows(table))
+    if arrival is None or not re.fullmatch(r"\w+", str(arrival)) or not isinstance(read_to, int):
+        return _unread_commits(raw, reader)
+    return unread_rows(raw, arrival, read_to, _own_rows(table))
+
+
+def _own_rows(table: CdcTable) -> tuple[str, str] | bool:
+    """How the rows of a table are told from those of others in a shared raw table.
+
+    Returns:
+        A column and its value; True where all rows are its own; False where it takes a query.
+    """
+    declaration = table.declaration
+    if declaration.get("landed") and "where" not in declaration:
+        return "_table", (table.source or {})["name"]
+    return not (declaration.get("where") or declaration.get("source_table"))
+
+
+def unread_rows(
+    raw: DeltaTable, arrival: str | None, read_to: int | None, own: tuple[str, str] | bool
+) -> Unread:
+    """Returns the rows of a raw table whose arrival is newer than what was read.
+
+    Args:
+        raw: The raw table.
+        arrival: The column that numbers arrivals; None: all rows count.
+        read_to: The newest arrival that was read.
+        own: What `_own_rows` says.
+    """
+    candidates = []
+    for file in raw.files.values():
+        low, high = _range(raw, file, arrival)
+        if read_to is not None and high is not None and high <= read_to:
+            continue
+        if isinstance(own, tuple) and file.partition.get(own[0], own[1]) != own[1]:
+            continue
+        is_new = read_to is None or (low is not None and low > read_to)
+        is_own = own is True or (isinstance(own, tuple) and own[0] in file.partition)
+        candidates.append((file, is_new and (is_own or own is False)))
+    rows = 0
+    holding = []
+    exact = own is not False and not raw.deleted_rows
+    to_read = sum(file.rows or 0 for file, known in candidates if not known)
+    for file, known in candidates:
+        if known or to_read > MOST_ROWS_READ:
+            count = file.rows
+            exact = exact and known
+        else:
+            count = _count(raw, file, arrival, read_to, own)
+        if count is None:
+            return Unread(None, False, _oldest(f for f, _ in candidates))
+        if count:
+            rows += count
+            holding.append(file)
+    return Unread(rows, exact, _oldest(holding), tuple(holding))
+
+
+def _range(raw: DeltaTable, file: DataFile, arrival: str | None) -> tuple[Any, Any]:
+    if arrival is None:
+        return None, None
+    name = raw.physical(arrival)
+    if name in file.partition:
+        value = file.partition[name]
+        return (int(value), int(value)) if value is not None else (None, None)
+    low = file.stats.get("minValues", {}).get(name)
+    high = file.stats.get("maxValues", {}).get(name)
+    return (low, high) if type(low) is int and type(high) is int else (None, None)
+
+
+def _count(
+    raw: DeltaTable,
+    file: DataFile,
+    arrival: str | None,
+    read_to: int | None,
+    own: tuple[str, str] | bool,
+) -> int | None:
+    columns = [arrival] if arrival else []
+    if isinstance(own, tuple):
+        columns.append(own[0])
+    try:
+        rows = raw.read(columns, [file])
+        if isinstance(own, tuple):
+            rows = rows.filter(pc.equal(rows[own[0]], own[1]))
+        if arrival and read_to is not None:
+            rows = rows.filter(pc.greater(rows[arrival], read_to))
+    except (UnreadableLog, ValueError, TypeError, NotImplementedError):
+        return None
+    return rows.num_rows
+
+
+def _unread_commits(raw: DeltaTable, reader: DeltaTable) -> Unread:
+    """Without a number of arrivals: the raw table's commits since the reader's last one."""
+    written = [commit.at for commit in reader.commits if commit.checkpoint]
+    if not written or not raw.commits:
+        return Unread(None)
+    later = [commit.at for commit in raw.commits if commit.changes_rows and commit.at > written[0]]
+    return Unread(None, False, min(later)) if later else Unread(0)
+
+
+def _oldest(files: Iterable[DataFile]) -> datetime | None:
+    return min((file.modified for file in files), default=None)
+
+
+def _unread_versions(table: CdcTable, logs: Logs) -> int | None:
+    """Versions of the history with rows that the final table has not read."""
+    if not table.history or not table.final or table.final["config"]["materialized"] == "view":
+        return None
+    history, final = logs.of(table.history).table, logs.of(table.final).table
+    read = newest_checkpoint(final).get("version")
+    if history is None or not isinstance(read, int):
+        return None
+    return sum(commit.version > read and commit.changes_rows for commit in history.commits)
+
+
+def _newest_event(table: CdcTable, logs: Logs) -> str | None:
+    for node, column in ((table.final, "_cdc_updated_at"), (table.history, "dbt_updated_at")):
+        stored = logs.of(node).table if node else None
+        value = stored.newest(column) if stored else None
+        # Without event times these columns hold positions.
+        if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\dT", value):
+            return value
+    return None
+
+
+def _count_quarantined(found: TableStatus, audited: dict[str, tuple[int, datetime]]) -> None:
+    counted = [run.counters.get("quarantined") for run in found.runs]
+    known = audited.get((found.table.source or {}).get("name", ""))
+    if known and not any(run.at > known[1] for run in found.runs):
+        found.quarantined, found.quarantined_exact = known[0], True
+    elif found.runs:
+        found.quarantined = sum(count or 0 for count in counted)
+        found.quarantined_exact = None not in counted
+
+
+def _state(found: TableStatus) -> tuple[str, str]:
+    if found.result and found.result.failed:
+        lines = found.result.message.splitlines() or [found.result.status]
+        return FAILED, " ".join(line.strip() for line in lines if line.strip())
+    for stored in [*found.stored, *([found.raw] if found.raw else [])]:
+        if stored.problem:
+            return UNKNOWN, stored.problem
+    missing = [stored.node["name"] for stored in found.stored if stored.table is None]
+    if missing:
+        return NOT_BUILT, f"no table {', '.join(missing)}: run `dbt build`"
+    unread = found.unread
+    if unread.rows or unread.since:
+        count = "rows" if unread.rows is None else f"{unread.rows:,} raw rows"
+        return BEHIND, f"{'' if unread.exact else 'at most '}{count} not read"
+    if found.unread_versions:
+        return BEHIND, f"{found.unread_versions} versions of the history not read"
+    if found.failed_tests:
+        return FAILED, f"{len(found.failed_tests)} tests failed in the last run"
+    if unread.rows is None:
+        why = found.raw.folder if found.raw and found.raw.folder else "its source"
+        return UNKNOWN, f"{why} is no Delta table with numbered arrivals that can be read here"
+    return UP_TO_DATE, ""
+
+
+def overview(found: Sequence[TableStatus], now: datetime) -> Table:
+    """Returns one line for each table.
+
+    Args:
+        found: The tables.
+        now: The present.
+    """
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    shown.add_column("table", no_wrap=True)
+    for name in ("state", "lag", "unread", "high-water", "last change"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("rows", "quarantined", "files", "small", "DVs"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        last = one.stored[-1].table if one.stored else None
+        files = [stored.table for stored in one.stored if stored.table]
+        shown.add_row(
+            escape(one.table.name),
+            _coloured(one.state),
+            duration(one.lag(now)),
+            _unread_text(one.unread),
+            _number(one.high_water_mark),
+            ago(_changed(one), now),
+            _number(last.rows if last else None),
+            _quarantined_text(one),
+            _number(sum(len(table.files) for table in files)),
+            _number(sum(stored.small_files for stored in one.stored)),
+            _number(sum(table.deletion_vectors for table in files)),
+        )
+    return shown
+
+
+def details(one: TableStatus, now: datetime) -> Iterator[RenderableType]:
+    """Returns all that is known of one table.
+
+    Args:
+        one: The table.
+        now: The present.
+    """
+    yield f"[bold]{escape(one.table.name)}[/]  {_coloured(one.state)}"
+    if one.reason:
+        yield f"  {escape(one.reason)}"
+    facts = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
+    facts.add_row("source", escape(one.table.source_name) or "-")
+    facts.add_row("lag", duration(one.lag(now)))
+    facts.add_row("unread raw rows", _unread_text(one.unread))
+    if one.unread_versions is not None:
+        facts.add_row("unread versions of the history", str(one.unread_versions))
+    facts.add_row("high-water mark", _number(one.high_water_mark))
+    facts.add_row("newest event", one.newest_event or "-")
+    facts.add_row("quarantined", _quarantined_text(one))
+    if one.result:
+        spent = f"{one.result.status}, {one.result.seconds:.1f} s"
+        facts.add_row("last result", f"{spent}, {ago(one.result.finished, now)}")
+    for test in one.failed_tests:
+        facts.add_row("failed test", escape(f"{test.node.split('.')[2]}: {test.message}"))
+    if one.runs:
+        run = one.runs[-1]
+        counted = ", ".join(
+            f"{run.counters[name]:,} {name.replace('_', ' ')}"
+            for name in COUNTERS
+            if run.counters.get(name)
+        )
+        facts.add_row(
+            "last run with changes", f"{ago(run.at, now)}: {counted or 'nothing counted'}"
+        )
+    yield facts
+    files = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for name in ("stored in", "version", "rows", "files", "small", "size", "DVs", "hidden rows"):
+        files.add_column(name, justify="left" if name == "stored in" else "right", no_wrap=True)
+    for stored in one.stored:
+        table = stored.table
+        files.add_row(
+            escape(str(stored.node.get("relation_name") or stored.node["name"])),
+            _number(table.version if table else None),
+            _number(table.rows if table else None),
+            _number(len(table.files) if table else None),
+            _number(stored.small_files if table else None),
+            size(table.size if table else None),
+            _number(table.deletion_vectors if table else None),
+            _number(table.deleted_rows if table else None),
+        )
+    yield files
+
+
+def show(console: Console, found: Sequence[TableStatus], one: bool, now: datetime) -> None:
+    """Prints where tables stand.
+
+    Args:
+        console: Where to print.
+        found: The tables.
+        one: Whether one of them was asked for.
+        now: The present.
+    """
+    if one:
+        for part in details(found[0], now):
+            console.print(part, soft_wrap=isinstance(part, str))
+        return
+    # A narrow terminal wraps lines, and loses no cell.
+    console.width = max(console.width, OVERVIEW_WIDTH)
+    console.print(overview(found, now))
+    for status in found:
+        if status.reason and status.state != BEHIND:
+            text = f"{escape(status.table.name)}: {escape(status.reason)}"
+            console.print(text, soft_wrap=True)
+
+
+def _changed(one: TableStatus) -> datetime | None:
+    changes: list[datetime] = []
+    for stored in one.stored:
+        commits = stored.table.commits if stored.table else []
+        changes += [commit.at for commit in commits if commit.changes_rows][:1]
+    return max(changes, default=None)
+
+
+def _coloured(state: str) -> str:
+    colour = _COLOURS.get(state)
+    return f"[{colour}]{state}[/]" if colour else state
+
+
+def _unread_text(unread: Unread) -> str:
+    if unread.rows is None:
+        return "some" if unread.since else "-"
+    return f"{'' if unread.exact or not unread.rows else '<= '}{unread.rows:,}"
+
+
+def _quarantined_text(one: TableStatus) -> str:
+    if one.quarantined is None:
+        return "-"
+    return f"{'' if one.quarantined_exact else '>= '}{one.quarantined:,}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def size(value: int | None) -> str:
+    """Returns a number of bytes as people read it.
+
+    Args:
+        value: The number.
+    """
+    if value is None:
+        return "-"
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def duration(value: timedelta | None) -> str:
+    """Returns a span of time in its largest units.
+
+    Args:
+        value: The span.
+    """
+    if value is None:
+        return "-"
+    seconds = value.total_seconds()
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    units: tuple[tuple[str, int], ...] = (("d", 86400), ("h", 3600), ("min", 60))
+    for place, (unit, length) in enumerate(units):
+        if seconds >= length:
+            whole, rest = divmod(int(seconds), length)
+            if place + 1 < len(units):
+                below, smaller = units[place + 1]
+                if rest >= smaller:
+                    return f"{whole} {unit} {rest // smaller} {below}"
+            return f"{whole} {unit}"
+    return "-"
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """Returns how long ago something was.
+
+    Args:
+        at: When.
+        now: The present.
+    """
+    return "-" if at is None else f"{duration(max(now - at, timedelta()))} ago"
+
+
+def present() -> datetime:
+    """Returns the present, in UTC."""
+    return datetime.now(timezone.utc)

@@ -1,0 +1,156 @@
+"""`cdc watch` in a process of its own: new files reach the final table without another start."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 240
+
+FILES = {
+    "dbt_project.yml": """
+name: watched
+version: 1.0.0
+config-version: 2
+profile: watched
+flags: {send_anonymous_usage_stats: false}
+dispatch: [{macro_namespace: dbt, search_order: [watched, cdc, dbt]}]
+models: {+file_format: delta}
+on-run-start: >-
+  create table if not exists {{ target.schema }}.raw_items
+  (id int, seq int, op string, a string, batch int) using json location '{{ env_var("RAW") }}'
+""",
+    "profiles.yml": """
+watched:
+  target: local
+  outputs:
+    local:
+      type: sparkcdc
+      schema: "{{ env_var('APP_SCHEMA') }}"
+      threads: 2
+      server_side_parameters: {spark.driver.memory: 1g}
+""",
+    "models/sources.yml": """
+sources:
+  - name: app
+    schema: app
+    tables:
+      - name: items
+        identifier: raw_items
+        config:
+          meta:
+            cdc:
+              format: flagged
+              keys: [id]
+              sequence_by: seq
+              operation: op
+              arrival: batch
+              history: false
+        columns: [{name: id, data_type: int}, {name: a, data_type: string}]
+""",
+    "models/stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
+    "models/items.sql": "{{ config(materialized='incremental', incremental_strategy='merge',"
+    " unique_key=['id']) }}{{ cdc.current(ref('stg_items')) }}",
+}
+
+
+class Watcher:
+    """A `cdc watch` that runs, and the lines that it prints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.raw = folder, folder / "raw"
+        self.raw.mkdir()
+        for name, text in FILES.items():
+            file = folder / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        (folder / "dbt_packages").mkdir()
+        (folder / "dbt_packages" / "cdc").symlink_to(ROOT)
+        self.environment = os.environ | {
+            "RAW": str(self.raw),
+            "APP_SCHEMA": "app",
+            "DBT_PROFILES_DIR": str(folder),
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        }
+        self.lines: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dbt_spark_cdc.cli", "watch", "--json", "--interval", "0.2"],
+            cwd=folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(json.loads(line))
+
+    def arrive(self, number: int, *events: tuple[int, int, str, str]) -> None:
+        """A file of events appears, whole."""
+        names = ("id", "seq", "op", "a")
+        rows = [
+            json.dumps(dict(zip(names, event, strict=True)) | {"batch": number}) for event in events
+        ]
+        partial = self.raw / f"_{number}.partial"
+        partial.write_text("\n".join(rows) + "\n")
+        partial.rename(self.raw / f"{number:04}.json")
+
+    def next(self) -> dict[str, Any]:
+        return self.lines.get(timeout=TIMEOUT)
+
+
+@pytest.fixture
+def watcher(tmp_path: Path) -> Iterator[Watcher]:
+    watcher = Watcher(tmp_path)
+    yield watcher
+    watcher.process.kill()
+    watcher.process.wait()
+
+
+def test_new_files_reach_the_final_table_without_another_start(watcher: Watcher) -> None:
+    first = watcher.next()
+    assert (first["sources"], first["failed"], first["error"]) == ([], {}, None), first
+
+    watcher.arrive(1, (1, 1, "I", "a"), (2, 1, "I", "b"))
+    second = watcher.next()
+    assert (second["sources"], second["failed"], second["error"]) == (["app.items"], {}, None)
+    watcher.arrive(2, (1, 2, "U", "c"), (2, 2, "D", ""))
+    assert watcher.next()["failed"] == {}
+
+    # A mistake in the project is reported, and mended while it runs.
+    sources = watcher.folder / "models" / "sources.yml"
+    sources.write_text(FILES["models/sources.yml"].replace("format: flagged", "format: flaged"))
+    watcher.arrive(3, (3, 3, "I", "d"))
+    line = watcher.next()
+    assert line["failed"] or line["error"], line
+    sources.write_text(FILES["models/sources.yml"])
+    while line["failed"] or line["error"]:
+        line = watcher.next()
+
+    watcher.process.send_signal(signal.SIGTERM)
+    assert watcher.process.wait(TIMEOUT) == 0
+    query = "select id, a from {{ ref('items') }} where _cdc_deleted_at is null order by id"
+    dbt = [sys.executable, "-c", "from dbt.cli.main import cli; cli()"]
+    shown = subprocess.run(
+        [*dbt, "--quiet", "show", "--output", "json", "--inline", query],
+        cwd=watcher.folder,
+        env=watcher.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = json.loads(shown.stdout[shown.stdout.index("{") :])["show"]
+    assert rows == [{"id": 1, "a": "c"}, {"id": 3, "a": "d"}]

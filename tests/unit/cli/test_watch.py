@@ -1,0 +1,164 @@
+"""The loop of `cdc watch`: what it builds when, and when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dbt_spark_cdc.invocation import Outcome
+from dbt_spark_cdc.watch import InputsUnknown, Pace, Watch, _listing, _project_files, printed
+
+GOOD = Outcome([], None, [])
+BAD = Outcome([], "no", [])
+
+
+class Clock:
+    """Time that passes only in pauses."""
+
+    def __init__(self, rounds: int) -> None:
+        self.now = 0.0
+        self.rounds = rounds
+        self.waited: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        self.now += seconds
+        self.rounds -= 1
+        return self.rounds == 0
+
+
+class Project:
+    """Source tables whose states are listed by round, and outcomes by build."""
+
+    def __init__(self, states: Sequence[object], outcomes: Sequence[Outcome] = ()) -> None:
+        self.states = list(states)
+        self.outcomes = list(outcomes)
+        self.built: list[list[str]] = []
+
+    def inputs(self) -> dict[str, str | None]:
+        state = self.states.pop(0)
+        if isinstance(state, Outcome):
+            raise InputsUnknown(state)
+        assert isinstance(state, dict)
+        return state
+
+    def build(self, selectors: Sequence[str]) -> Outcome:
+        self.built.append(list(selectors))
+        return self.outcomes.pop(0) if self.outcomes else GOOD
+
+
+def run(project: Project, pace: Pace | None = None) -> tuple[bool, Clock]:
+    clock = Clock(len(project.states))
+    watch = Watch(project, pace or Pace(), lambda *_: None, clock.pause, clock)
+    return watch.run(), clock
+
+
+def test_everything_is_built_first_and_then_what_changed():
+    one, two = {"a": "1", "b": "1"}, {"a": "1", "b": "2"}
+    project = Project([one, one, two, two])
+    assert run(project)[0]
+    assert project.built == [[], ["b"]]
+
+
+def test_what_arrives_during_a_build_is_built_next():
+    states = {"a": "1"}
+    project = Project([dict(states), {"a": "2"}, {"a": "2"}])
+    run(project)
+    assert project.built == [[], ["a"]]
+
+
+def test_a_table_whose_state_is_unknown_is_built_each_time():
+    project = Project([{"a": None, "b": "1"}] * 3)
+    run(project)
+    assert project.built == [[], ["a"], ["a"]]
+
+
+def test_a_failed_build_is_repeated_after_longer_pauses_and_with_what_came_since():
+    project = Project(
+        [{"a": "1", "b": "1"}, {"a": "2", "b": "1"}, {"a": "2", "b": "2"}, {"a": "2", "b": "2"}],
+        [GOOD, BAD, GOOD],
+    )
+    _, clock = run(project, Pace(interval=2.0))
+    assert project.built == [[], ["a"], ["a", "b"]]
+    assert clock.waited == [2.0, 4.0, 2.0, 2.0]
+
+
+def test_a_first_build_that_fails_is_repeated_as_a_whole():
+    project = Project([{"a": "1"}] * 3, [BAD, GOOD])
+    run(project)
+    assert project.built == [[], []]
+
+
+def test_it_gives_up_after_failures_in_a_row():
+    project = Project([{"a": "1"}] * 9, [BAD, BAD, BAD])
+    ended, clock = run(project, Pace(most_failures=3))
+    assert not ended
+    assert len(project.built) == 3
+    assert len(clock.waited) == 2
+
+
+def test_a_look_that_fails_is_a_failure_and_no_reason_to_forget():
+    project = Project([{"a": "1"}, BAD, {"a": "2"}])
+    reported: list[Outcome] = []
+    clock = Clock(3)
+    watch = Watch(
+        project, Pace(), lambda _, outcome, __: reported.append(outcome), clock.pause, clock
+    )
+    assert watch.run()
+    assert reported == [GOOD, BAD, GOOD]
+    assert project.built == [[], ["a"]]
+
+
+def test_everything_is_built_again_after_a_while():
+    project = Project([{"a": "1"}] * 5)
+    run(project, Pace(interval=1.0, full_every=3.0))
+    assert project.built == [[], []]
+
+
+def test_files_that_appear_change_or_go_change_the_state_of_a_folder(tmp_path: Path):
+    seen = [_listing(tmp_path)]
+    file = tmp_path / "part" / "a.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    seen.append(_listing(tmp_path))
+    os.utime(file, ns=(1, 1))
+    seen.append(_listing(tmp_path))
+    (file.parent / "_b.json.partial").write_text("")
+    assert _listing(tmp_path) == seen[-1]
+    file.unlink()
+    assert _listing(tmp_path) == seen[0]
+    assert len(set(seen)) == 3
+
+
+def test_only_what_dbt_reads_is_a_reason_to_parse_again(tmp_path: Path):
+    for name in ("models/a.sql", "target/manifest.sql", "logs/x.sql", "models/notes.txt"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("")
+    assert [Path(path).name for path, _ in _project_files(tmp_path)] == ["a.sql"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_build_is_a_line(as_json: bool, capsys: pytest.CaptureFixture[str]):
+    node = SimpleNamespace(name="orders", resource_type="model")
+    failed = SimpleNamespace(node=node, status="error", message="no such\ncolumn")
+    show = printed(as_json)
+    show(["source:app.orders"], Outcome([failed], None, []), 1.25)
+    out = capsys.readouterr().out
+    if as_json:
+        line = json.loads(out)
+        assert line["sources"] == ["app.orders"]
+        assert line["failed"] == {"orders": "no such\ncolumn"}
+        assert (line["seconds"], line["nodes"], line["error"]) == (1.25, 1, None)
+    else:
+        first, *rest = out.splitlines()
+        assert first.endswith("app.orders: 1 of 1 failed in 1.2 s")
+        assert rest == ["  orders", "    no such", "    column"]

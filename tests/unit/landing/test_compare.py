@@ -1,0 +1,91 @@
+"""What becomes of a file is decided by its name, size, time and, where these differ, content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbt_spark_cdc.landing import File, Plan, Seen, compare, seen_files
+
+KNOWN = {"orders/a": Seen(10, 1000, "A"), "orders/none": Seen(0, 1000, None, False)}
+
+
+def plan(*files: File, seen: dict[str, Seen] = KNOWN, **contents: str) -> Plan:
+    """Compares files whose checksum is the name in capital letters, unless it is given."""
+
+    def checksum(file: File) -> str:
+        name = file.name.split("/")[1]
+        return contents.get(name, name.upper())
+
+    return compare(files, seen, checksum, limit=5000)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        File("orders/b", 10, 5),  # older than all that was landed
+        File("orders/b", 10, 1000),  # of the size and time of one that is still there
+        File("other/a", 10, 1000),
+        File("orders/none", 3, 1000),  # empty until now
+    ],
+)
+def test_new_files_are_landed(file: File) -> None:
+    assert plan(File("orders/a", 10, 1000), file) == Plan([file], [], [])
+
+
+def test_a_known_file_is_not_read_again() -> None:
+    def checksum(file: File) -> str:
+        raise AssertionError(file)
+
+    files = [File("orders/a", 10, 1000), File("orders/none", 0, 2000)]
+    assert compare(files, KNOWN, checksum) == Plan([], [], [])
+    # A former version noted no size: the name has to do.
+    assert compare(files[:1], {"orders/a": Seen(None, None, None)}, checksum) == Plan([], [], [])
+
+
+@pytest.mark.parametrize(("size", "was"), [(11, "10 bytes"), (10, "other content")])
+def test_a_replaced_file_is_reported(size: int, was: str) -> None:
+    file = File("orders/a", size, 2000)
+    found = plan(file, a="other")
+    assert found == Plan([], [(file, "other", found.reported[0][2])], [])
+    assert was in found.reported[0][2] and "another name" in found.reported[0][2]
+
+
+def test_another_time_alone_is_noted() -> None:
+    file = File("orders/a", 10, 2000)
+    assert plan(file) == Plan([], [], [(file, "A", None)])
+
+
+def test_a_renamed_file_is_not_landed_again() -> None:
+    file = File("orders/b", 10, 1000)
+    found = plan(file, b="A")
+    assert found == Plan([], [], [(file, "A", found.noted[0][2])])
+    assert "landed from orders/a" in str(found.noted[0][2])
+    # Of the same size and time by chance.
+    assert plan(file) == Plan([file], [], [])
+
+
+def test_empty_and_too_large_files_are_reported() -> None:
+    files = [File("orders/e", 0, 1), File("orders/f", 5001, 1)]
+    found = plan(File("orders/a", 10, 1000), *files)
+    assert (found.new, found.noted) == ([], [])
+    assert [problem for _, _, problem in found.reported] == [
+        "empty file",
+        "file is larger than 5,000 bytes: split it, and give the parts names of their own",
+    ]
+
+
+def row(batch: int | None, at: int, size: int | None, **more: Any) -> dict[str, Any]:
+    names = {"_file": "orders/a", "modified_at": at, "checksum": str(at)}
+    return {**names, "_batch": batch, "_landed_at": at, "bytes": size, **more}
+
+
+def test_the_latest_row_of_the_log_counts() -> None:
+    assert seen_files([row(2, 5, 7), row(1, 4, 6)]) == {"orders/a": Seen(7, 5, "5")}
+    # Once landed, always landed: a file that is emptied and filled again was replaced.
+    assert seen_files([row(1, 4, 6), row(2, 5, 0)]) == {"orders/a": Seen(0, 5, "5", True)}
+    assert seen_files([row(1, 4, 0)]) == {"orders/a": Seen(0, 4, "4", False)}
+    # What a former version booked as empty may have been overlooked.
+    assert seen_files([row(None, 4, None)]) == {}
+    assert seen_files([row(0, 4, None)]) == {"orders/a": Seen(None, 4, "4")}
