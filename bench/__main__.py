@@ -18,6 +18,13 @@ from bench.session import ROOT, open_workshop
 from bench.workloads import correctness, decoding, merges, schedule
 
 RESULTS = ROOT / "bench" / "results"
+# Runs of all workloads that are kept: the file of results and the page. `medium` has its own, for
+# it leaves out what the page of the others is about, decoding for one.
+KEPT = {
+    "small": ("latest.json", "benchmarks"),
+    "full": ("latest.json", "benchmarks"),
+    "medium": ("medium.json", "benchmarks_medium"),
+}
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
     "merges": (merges.NAMES, merges.run),
@@ -43,25 +50,29 @@ def main(
 ) -> None:
     """Measures this package beside its peers, all in this one process.
 
-    A run of all workloads writes bench/results/latest.json and docs/benchmarks.*; with --only the
-    results are told and go to --output alone.
+    A run of all workloads writes bench/results/latest.json and docs/benchmarks.*, those of the
+    scale medium medium.json and benchmarks_medium.*; with --only the results are printed and go to
+    --output alone.
     """
     sizes = scale_of(scale, changed)
     known = [name for names, _ in FAMILIES.values() for name in names]
     if unknown := set(only) - set(known):
         raise click.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(known)}.")
-    wanted = set(only or known)
+    wanted = set(only or sizes.workloads or known)
     folder = work or Path(tempfile.mkdtemp(prefix="cdc-bench-"))
     began = time.perf_counter()
     results = Results()
     watch = machine.MemoryWatch()
     try:
         workshop = open_workshop(folder.resolve())
-        for family, (_, run) in FAMILIES.items():
+        for family, (names, run) in FAMILIES.items():
             watch.reset()
+            machine.reset_java_peak(workshop.java)
             run(workshop, sizes, wanted, results)
             if watch.peak:
                 results.peaks[family] = watch.peak
+            if wanted.intersection(names) and (java := machine.java_peak(workshop.java)):
+                results.java_peaks[family] = java
             # Of a run that is ended early, this is what there is.
             results.save(folder / "results.json", {"family": family})
     finally:
@@ -78,13 +89,14 @@ def main(
     }
     if profile:
         profile.write_text(json.dumps(results.profiles, indent=1) + "\n", encoding="utf-8")
-    whole = not only and scale != "tiny"
+    whole = not only and scale in KEPT
+    kept, page = KEPT.get(scale, ("", ""))
     if output or whole:
-        file = output or RESULTS / "latest.json"
+        file = output or RESULTS / kept
         results.save(file, metadata)
         click.echo(f"{file} is written")
     if whole and output is None:
-        for file in report.write(RESULTS / "latest.json", ROOT / "docs"):
+        for file in report.write(RESULTS / kept, ROOT / "docs", page):
             click.echo(f"{file} is written")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import threading
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.settings import GIB, cpu_cores, driver_memory, machine_memory
@@ -63,6 +66,30 @@ def tree_memory() -> int:
         total += resident.get(pid, 0)
         waiting += children.get(pid, [])
     return total // 1024
+
+
+def java_peak(pid: int) -> int:
+    """Returns the most memory that a process has held, in MiB; 0 where Linux does not say it.
+
+    Args:
+        pid: The process.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) // 1024 if found else 0
+
+
+def reset_java_peak(pid: int) -> None:
+    """Lets `java_peak` count from now on, where Linux permits it.
+
+    Args:
+        pid: The process.
+    """
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 class MemoryWatch:

@@ -9,18 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from bench import goals
 from bench.results import SYSTEMS
 
-# Workload, our column, the peer's column, the ratio that is not to be passed.
-GOALS = (
-    ("W1", "cdc", "dbt_recipe", 0.15),
-    ("W1", "cdc", "delta_rs", 0.6),
-    ("W1", "cdc", "duckdb", 1.0),
-    ("W2", "cdc", "dbt_recipe", 0.08),
-    ("W2", "cdc", "delta_rs", 0.6),
-    ("W3", "cdc", "dbt_recipe", 0.5),
-    ("W7 first load", "cdc", "spark_write", 1 / 0.6),
-)
+OURS = {"cdc", "cdc_history", "cdc_overwrite"}
+# Of more nodes only the sum of their statements is shown.
+FEW_NODES = 6
 DECODING_GOALS = (("spark_from_json", 1 / 0.7), ("duckdb", 1.0))
 COLORS = {
     "cdc": "#0b6e4f",
@@ -31,6 +25,8 @@ COLORS = {
     "pyspark_merge": "#d9b44a",
     "duckdb": "#5b6c8f",
     "delta_rs": "#9a7aa0",
+    "spark_merge": "#b5b5b5",
+    "spark_replace": "#cfcfcf",
     "spark_write": "#9e9e9e",
     "spark_from_json": "#9e9e9e",
 }
@@ -38,12 +34,13 @@ COLORS = {
 INTRODUCTION = Path(__file__).with_name("introduction.md")
 
 
-def write(results: Path, docs: Path) -> list[Path]:
+def write(results: Path, docs: Path, name: str = "benchmarks") -> list[Path]:
     """Writes the page and its plot.
 
     Args:
         results: The file of results.
         docs: Folder that gets them.
+        name: Their name, without an ending.
 
     Returns:
         The files.
@@ -52,17 +49,21 @@ def write(results: Path, docs: Path) -> list[Path]:
     metadata = content.pop("metadata")
     # The rows of one workload stay as they were measured.
     content = dict(sorted(content.items(), key=lambda row: row[0].split()[0]))
-    page, plot = docs / "benchmarks.md", docs / "benchmarks.svg"
-    page.write_text(_page(content, metadata), encoding="utf-8")
+    page, plot = docs / f"{name}.md", docs / f"{name}.svg"
+    page.write_text(_page(content, metadata, plot.name), encoding="utf-8")
     plot.write_text(_plot(content), encoding="utf-8")
     return [page, plot]
 
 
-def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any]) -> str:
+def _page(
+    seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any], plot: str
+) -> str:
     details = metadata["details"]
     versions = ", ".join(f"{name} {number}" for name, number in metadata["versions"].items())
     peaks = ", ".join(f"{name} {mib:,} MiB" for name, mib in metadata["peak_mib"].items())
+    java = ", ".join(f"{name} {mib:,} MiB" for name, mib in metadata["peak_java_mib"].items())
     rows = metadata["sizes"]["sizes"][-1]
+    bulk = f" W5 is a table of {rows:,} rows." if any(n.startswith("W5") for n in seconds) else ""
     scale = metadata["scale"]
     if changed := metadata["changed"]:
         scale += f", but {', '.join(changed)}"
@@ -71,21 +72,24 @@ def _page(seconds: Mapping[str, Mapping[str, float]], metadata: Mapping[str, Any
         f"This run: scale {scale}; {metadata['date']}, {metadata['cores']} cores,"
         f" {metadata['memory_gib']} GiB, {versions}.",
         f"It took {metadata['seconds']} s. Peak memory of dbt, Java and all else: {peaks}.",
+        f"Of Java alone: {java or 'not measured'}.",
         "",
-        f"W1, W2, W5 and W7 are a table of {rows:,} rows of 6 columns.",
-        f"A batch is {metadata['sizes']['changes']:,} changes unless another number is given.",
+        f"All tables have 6 columns. A batch is {metadata['sizes']['changes']:,} changes unless"
+        f" another number is given.{bulk}",
         "",
-        "![Seconds by workload and system](benchmarks.svg)",
+        f"![Seconds by workload and system]({plot})",
         "",
         "## Seconds",
         "",
     ]
     plain = {name: row for name, row in seconds.items() if not name.startswith("D ")}
     lines += _table(plain, details)
-    lines += ["", "## Ratios and goals", "", "| workload | ours to peer | ratio | goal | met |"]
-    lines += ["|---|---|---|---|---|", *_goals(seconds)]
+    lines += ["", "## Goals", "", *goals.table_of(seconds, metadata)]
+    lines += ["", "## Ratios", "", *_ratios(seconds)]
     lines += ["", *_flatness(seconds), *_files(details)]
-    lines += ["", "## Decoding", "", *_decoding(details, seconds, metadata["cores"])]
+    lines += ["", "## SQL statements of a batch", "", *_statements(details)]
+    if plain.keys() != seconds.keys():
+        lines += ["", "## Decoding", "", *_decoding(details, seconds, metadata["cores"])]
     return "\n".join(lines) + "\n"
 
 
@@ -107,13 +111,35 @@ def _table(seconds: Mapping[str, Mapping[str, float]], details: Mapping[str, Any
     return lines
 
 
-def _goals(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:
-    for workload, ours, peer, goal in GOALS:
-        for name, row in seconds.items():
-            if name.startswith(workload) and ours in row and row.get(peer):
-                ratio = row[ours] / row[peer]
-                met = "yes" if ratio <= goal else "no"
-                yield f"| {name} | {ours} / {peer} | {ratio:.2f} | {goal:.2f} | {met} |"
+def _ratios(seconds: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Seconds of ours by those of each peer in the same row."""
+    rows = {name: row for name, row in seconds.items() if not name.startswith("D ")}
+    peers = [
+        name
+        for name in SYSTEMS
+        if name not in OURS and any(row.get(name) and row.keys() & OURS for row in rows.values())
+    ]
+    lines = [f"| workload | ours | {' | '.join(f'to {peer}' for peer in peers)} |"]
+    lines.append("|---" * (len(peers) + 2) + "|")
+    for workload, row in rows.items():
+        for ours in (name for name in SYSTEMS if name in OURS and name in row):
+            cells = [f"{row[ours] / row[peer]:.2f}" if row.get(peer) else "" for peer in peers]
+            if any(cells):
+                lines.append(f"| {workload} | {ours} | {' | '.join(cells)} |")
+    return lines
+
+
+def _statements(details: Mapping[str, Any]) -> Iterable[str]:
+    """How many statements dbt's nodes ran: each node of few, the sum of many."""
+    yield "| workload | system | all | by node |"
+    yield "|---|---|---|---|"
+    for workload, row in details.items():
+        for system, detail in row.items():
+            if counts := detail.get("statements"):
+                few = len(counts) <= FEW_NODES
+                nodes = ", ".join(f"{name} {count}" for name, count in counts.items() if few)
+                nodes = nodes or f"{len(counts)} nodes, {max(counts.values())} at most"
+                yield f"| {workload} | {system} | {sum(counts.values())} | {nodes} |"
 
 
 def _flatness(seconds: Mapping[str, Mapping[str, float]]) -> Iterable[str]:

@@ -23,6 +23,8 @@ SYSTEMS = (
     "pyspark_merge",
     "duckdb",
     "delta_rs",
+    "spark_merge",
+    "spark_replace",
     "spark_write",
     "spark_from_json",
 )
@@ -36,12 +38,14 @@ class Results:
         seconds: Median seconds by workload and system.
         details: By workload and system: all runs, dbt's wall time, correctness, failures.
         peaks: Peak memory of the process tree by family of workloads, in MiB.
+        java_peaks: That of Java alone.
         profiles: By workload and system: the statements of the last batch, and Delta's metrics.
     """
 
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     details: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     peaks: dict[str, int] = field(default_factory=dict)
+    java_peaks: dict[str, int] = field(default_factory=dict)
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(
@@ -110,6 +114,11 @@ class Results:
             metadata: What the run was.
         """
         whole: dict[str, Any] = {**self.seconds}
-        whole["metadata"] = {**metadata, "peak_mib": self.peaks, "details": self.details}
+        whole["metadata"] = {
+            **metadata,
+            "peak_mib": self.peaks,
+            "peak_java_mib": self.java_peaks,
+            "details": self.details,
+        }
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

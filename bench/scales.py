@@ -16,7 +16,9 @@ class Scale:
     Attributes:
         repeats: Measured batches of W1 and W2; the median of them is told.
         few_repeats: Those of the smaller tables of W4, and measured builds of W3 and W8.
-        sizes: Rows of W4's tables; the last one is the table of W1, W2, W5, W6 and W7.
+        sizes: Rows of W4's tables; the last one is the table of W5, and W6 runs on the first one.
+        main_sizes: Rows of the tables of W1 and W2, the first of which is W7's; empty: W5's table.
+        history_rows: Tables of more rows are measured without `cdc_history`.
         files: Files that each Delta table is laid out in.
         changes: Changes of a batch.
         bulk_changes: Further sizes of a batch, for W5.
@@ -25,14 +27,22 @@ class Scale:
         large_rows: Rows of each.
         small_tables: Number of small tables.
         small_rows: Rows of the smallest and the largest small table.
+        single_rows: Rows of the one small table that W3 builds alone.
+        many_changes: Changes of each table of W3; 0 is a tenth of its rows, `changes` at most.
+        schedule_warm_up: Batches of W3's many tables before the measured ones.
         threads: dbt's threads in W3 and W8.
         messages: Events of each format in the decoding workloads.
         decode_repeats: Times that each format is decoded.
+        rebuilds: Whether W7 rebuilds the table as well; 0 or 1.
+        workloads: What is measured where no workload is asked for; empty: all.
+        systems: What is measured, by name; empty: all.
     """
 
     repeats: int = 3
     few_repeats: int = 1
     sizes: tuple[int, ...] = (100_000, 1_000_000)
+    main_sizes: tuple[int, ...] = ()
+    history_rows: int = 10**9
     files: int = 16
     changes: int = 1_000
     bulk_changes: tuple[int, ...] = (10_000, 100_000)
@@ -41,9 +51,24 @@ class Scale:
     large_rows: int = 200_000
     small_tables: int = 4
     small_rows: tuple[int, int] = (2_000, 2_000)
+    single_rows: int = 2_000
+    many_changes: int = 0
+    schedule_warm_up: int = 1
     threads: int = 4
     messages: int = 300_000
     decode_repeats: int = 3
+    rebuilds: int = 1
+    workloads: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+
+    def measures(self, system: str) -> bool:
+        """Returns whether a system is measured, by its name."""
+        return not self.systems or system in self.systems
+
+    @property
+    def main_tables(self) -> tuple[int, ...]:
+        """Rows of the tables of W1 and W2."""
+        return self.main_sizes or self.sizes[-1:]
 
 
 SCALES = {
@@ -59,6 +84,31 @@ SCALES = {
         small_rows=(100_000, 5_000_000),
         messages=2_000_000,
     ),
+    # The sizes of the goals, in an hour on two cores: the peers that the goals name, few repeats,
+    # and no table is loaded twice. The smallest table warms up what W7 measures.
+    "medium": Scale(
+        repeats=2,
+        sizes=(50_000,),
+        main_sizes=(5_000_000, 20_000_000),
+        history_rows=5_000_000,
+        large_tables=0,
+        small_tables=65,
+        many_changes=10,
+        # The single table and the first load of all have warmed up Java.
+        schedule_warm_up=0,
+        rebuilds=0,
+        workloads=("W1", "W2", "W3", "W7", "W8"),
+        systems=(
+            "cdc",
+            "cdc_history",
+            "dbt_recipe",
+            "dbt_recipe_dv",
+            "delta_rs",
+            "spark_merge",
+            "spark_replace",
+            "spark_write",
+        ),
+    ),
     # For trying out the bench itself.
     "tiny": Scale(
         repeats=1,
@@ -71,6 +121,7 @@ SCALES = {
         large_rows=2_000,
         small_tables=1,
         small_rows=(200, 200),
+        single_rows=200,
         messages=500,
         decode_repeats=1,
     ),
@@ -88,11 +139,14 @@ def scale_of(name: str, changed: Iterable[str]) -> Scale:
         click.BadParameter: There is no such field, or its value is no whole number.
     """
     scale = SCALES[name]
-    values: dict[str, int | tuple[int, ...]] = {}
+    values: dict[str, int | tuple[int, ...] | tuple[str, ...]] = {}
     for change in changed:
         field, _, text = change.partition("=")
         if field not in {known.name for known in dataclasses.fields(Scale)}:
             raise click.BadParameter(f"{field} is no size; see bench/scales.py.")
+        if field in ("workloads", "systems"):
+            values[field] = tuple(text.split(",")) if text else ()
+            continue
         try:
             numbers = tuple(int(part) for part in text.split(","))
         except ValueError as exc:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.session import open_session
 from dbt.cli.main import dbtRunner
+from dbt_common.events.contextvars import get_node_info
 
 from bench.data import SCHEMA
 
@@ -56,6 +60,11 @@ class Workshop:
     def changes(self) -> Path:
         """Folder of change files."""
         return self.folder / "changes"
+
+    @property
+    def java(self) -> int:
+        """The process of Spark's Java."""
+        return int(self.spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
 
 
 def target(folder: Path, schema: str) -> dict[str, Any]:
@@ -173,11 +182,12 @@ class Project:
         return Timing(sum(nodes.values()), wall, nodes)
 
 
-class Statement(NamedTuple):
+@dataclass
+class Statement:
     """A statement that dbt ran.
 
     Attributes:
-        node: The connection's name, that is the node.
+        node: The name of the dbt node; empty for what belongs to none.
         seconds: What it took.
         sql: Its text.
     """
@@ -189,23 +199,47 @@ class Statement(NamedTuple):
 
 @contextmanager
 def recorded_statements() -> Iterator[list[Statement]]:
-    """Records every statement that dbt sends to Spark, with its time."""
+    """Records every statement that reaches Spark through the adapter's cursor, with its time."""
     statements: list[Statement] = []
-    plain = SparkCdcConnectionManager.execute
+    execute, fetch = Cursor.execute, SparkCdcConnectionManager.execute
+    latest = threading.local()
 
-    def timed(self: Any, sql: str, *arguments: Any, **options: Any) -> Any:
+    def executed(self: Cursor, sql: str, *arguments: Any, **options: Any) -> Any:
         began = time.perf_counter()
+        statement = Statement(get_node_info().get("node_name", ""), 0.0, sql)
+        latest.statement = statement
+        statements.append(statement)
         try:
-            return plain(self, sql, *arguments, **options)
+            return execute(self, sql, *arguments, **options)
         finally:
-            name = self.get_thread_connection().name or ""
-            statements.append(Statement(name, time.perf_counter() - began, sql))
+            statement.seconds = time.perf_counter() - began
 
-    SparkCdcConnectionManager.execute = timed  # type: ignore[method-assign]
+    # A query runs when its rows are fetched, which is after the cursor's `execute`.
+    def fetched(self: Any, sql: str, *arguments: Any, **options: Any) -> Any:
+        began = time.perf_counter()
+        latest.statement = None
+        try:
+            return fetch(self, sql, *arguments, **options)
+        finally:
+            if latest.statement:
+                latest.statement.seconds = time.perf_counter() - began
+
+    Cursor.execute = executed  # type: ignore[method-assign]
+    SparkCdcConnectionManager.execute = fetched  # type: ignore[method-assign]
     try:
         yield statements
     finally:
-        SparkCdcConnectionManager.execute = plain  # type: ignore[method-assign]
+        Cursor.execute = execute  # type: ignore[method-assign]
+        SparkCdcConnectionManager.execute = fetch  # type: ignore[method-assign]
+
+
+def count_by_node(statements: Iterable[Statement]) -> dict[str, int]:
+    """Returns how many statements each dbt node ran; what belongs to no node is left out.
+
+    Args:
+        statements: What was recorded.
+    """
+    return dict(Counter(one.node for one in statements if one.node))
 
 
 def as_yaml(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Plain PySpark: Structured Streaming with a MERGE for each micro-batch."""
+"""Plain Spark: Structured Streaming with a MERGE, and the bare statements that set the floor."""
 
 from __future__ import annotations
 
@@ -78,6 +78,75 @@ class PysparkMerge:
 
     def delta_tables(self, table: Table) -> list[str]:
         return [f"{SCHEMA}.{table.name}"]
+
+    def drop(self, table: Table) -> None:
+        drop_tables(self.workshop, self.delta_tables(table))
+
+
+class SparkStatement:
+    """One bare statement a batch, without dbt: the floor of what writes with that statement.
+
+    `spark_merge` merges the change files. `spark_replace` lists their keys, and inserts what is
+    left of them in the place of the rows with these keys.
+    """
+
+    def __init__(self, workshop: Workshop, name: str) -> None:
+        self.name = name
+        self.workshop = workshop
+        workshop.spark.sql(f"create schema if not exists {name}")
+
+    def load(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        def work() -> None:
+            for table in tables:
+                # A first load holds each key once.
+                self.workshop.spark.sql(
+                    f"create or replace table {self.name}.{table.name} using delta as"
+                    f" select {', '.join(COLUMNS)} from {table.raw}"
+                )
+
+        return timed(work)
+
+    def lay_out(self, table: Table, files: int) -> None:
+        optimize(self.workshop, f"{self.name}.{table.name}", files)
+
+    def apply(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        write = self._merge if self.name == "spark_merge" else self._replace
+
+        def work() -> None:
+            for table in tables:
+                write(f"{self.name}.{table.name}", f"parquet.`{arrived[table.name]}`")
+
+        return timed(work)
+
+    def _merge(self, table: str, changes: str) -> None:
+        self.workshop.spark.sql(
+            f"merge into {table} as t using ({LATEST.format(events=changes)}) as s on t.id = s.id"
+            " when matched and s.flag = 'D' then delete"
+            f" when matched then update set {', '.join(f'{c} = s.{c}' for c in COLUMNS)}"
+            f" when not matched and s.flag <> 'D' then insert ({', '.join(COLUMNS)})"
+            f" values ({', '.join(f's.{c}' for c in COLUMNS)})"
+        )
+
+    def _replace(self, table: str, changes: str) -> None:
+        spark = self.workshop.spark
+        keys = sorted({row[0] for row in spark.sql(f"select id from {changes}").collect()})
+        check = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
+        spark.conf.set(check, "false")
+        try:
+            spark.sql(
+                f"insert into {table} replace where id between {keys[0]} and {keys[-1]}"
+                f" and id in ({', '.join(map(str, keys))})"
+                f" select {', '.join(COLUMNS)} from ({LATEST.format(events=changes)})"
+                " where flag <> 'D'"
+            )
+        finally:
+            spark.conf.unset(check)
+
+    def current(self, table: Table) -> DataFrame:
+        return self.workshop.spark.table(f"{self.name}.{table.name}")
+
+    def delta_tables(self, table: Table) -> list[str]:
+        return [f"{self.name}.{table.name}"]
 
     def drop(self, table: Table) -> None:
         drop_tables(self.workshop, self.delta_tables(table))

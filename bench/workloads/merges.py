@@ -11,12 +11,12 @@ from bench import data
 from bench.data import Changes, Table
 from bench.results import Results
 from bench.scales import Scale
-from bench.session import Statement, Timing, Workshop, recorded_statements
+from bench.session import Statement, Timing, Workshop, count_by_node, recorded_statements
 from bench.systems.base import System, drop_tables, timed
 from bench.systems.delta_rs import DeltaRs
 from bench.systems.duck import DuckDb
 from bench.systems.in_dbt import Cdc, Recipe
-from bench.systems.pyspark_merge import PysparkMerge
+from bench.systems.pyspark_merge import PysparkMerge, SparkStatement
 
 NAMES = ("W1", "W2", "W4", "W5", "W6", "W7")
 # The first batch of a phase warms up caches and Java's compiler, in every system.
@@ -36,7 +36,10 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
-    tables = [Table(f"t{rows}", rows) for rows in scale.sizes]
+    main = scale.main_tables
+    # In the order of W4, the tables of W1 and W2 last.
+    sizes = [*(rows for rows in scale.sizes if rows not in main), *main]
+    tables = [Table(f"t{rows}", rows) for rows in sizes]
     if "W6" in wanted:
         _age(workshop, scale, results)
     if not wanted & {"W1", "W2", "W4", "W5", "W7"}:
@@ -50,37 +53,46 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         PysparkMerge(workshop),
         DuckDb(workshop),
         DeltaRs(workshop),
+        SparkStatement(workshop, "spark_merge"),
     ]
-    for table in tables:
+    if "W5" not in wanted:  # whose batches have more keys than a statement can list
+        systems.append(SparkStatement(workshop, "spark_replace"))
+    systems = [system for system in systems if scale.measures(system.name)]
+    for number, table in enumerate(tables):
         # The smallest table in any case: its first load warms up what W7 measures.
-        if table in (tables[0], tables[-1]) or "W4" in wanted:
-            is_last = table is tables[-1]
-            _measure(workshop, scale, table, is_last, list(systems), wanted, results)
-            _forget(workshop, table, systems)
+        if number == 0 or table.rows in main or "W4" in wanted:
+            measured = [
+                system
+                for system in systems
+                if table.rows <= scale.history_rows or system.name != "cdc_history"
+            ]
+            _measure(workshop, scale, table, measured, wanted, results)
+            _forget(workshop, table, measured)
 
 
 def _measure(
     workshop: Workshop,
     scale: Scale,
     table: Table,
-    is_last: bool,
     systems: list[System],
     wanted: set[str],
     results: Results,
 ) -> None:
-    told = is_last and "W7" in wanted
+    is_main = table.rows in scale.main_tables
+    is_last = table.rows == scale.main_tables[-1]
+    loads = table.rows == scale.main_tables[0] and "W7" in wanted
     size = f"W4 {table.rows:,} rows"
-    load = _load(workshop, scale, table, systems, results if told else None)
+    load = _load(workshop, scale, table, systems, results if loads else None)
     phases: list[tuple[list[str], Changes, int]] = []
-    if "W4" in wanted or (is_last and "W2" in wanted):
+    if "W4" in wanted or (is_main and "W2" in wanted):
         names = [
-            *(["W2"] if is_last and "W2" in wanted else []),
+            *([f"W2 {table.rows:,} rows"] if is_main and "W2" in wanted else []),
             *([size] if "W4" in wanted else []),
         ]
-        repeats = scale.repeats if is_last else scale.few_repeats
+        repeats = scale.repeats if is_main else scale.few_repeats
         phases.append((names, Changes(scale.changes, NEWEST), repeats))
-    if is_last and "W1" in wanted:
-        phases.append((["W1"], Changes(scale.changes), scale.repeats))
+    if is_main and "W1" in wanted:
+        phases.append(([f"W1 {table.rows:,} rows"], Changes(scale.changes), scale.repeats))
     if is_last and "W5" in wanted:
         for count in scale.bulk_changes:
             phases.append(([f"W5 {count:,} changes"], Changes(count), 1))
@@ -100,20 +112,23 @@ def _load(
     results: Results | None,
 ) -> list[str]:
     """First load, and full rebuild where dbt has one; then the layout of an older table."""
+    first_load = f"W7 first load, {table.rows:,} rows"
+    full_rebuild = f"W7 full rebuild, {table.rows:,} rows"
     arrived = {table.name: data.first_load(workshop.spark, table, workshop.changes)}
     for system in list(systems):
         try:
             first = system.load([table], arrived)
-            if results:
-                results.add("W7 first load", system.name, [first], rows=table.rows)
-            if results and isinstance(system, (Cdc, Recipe)):
+            # How the floors of a batch load their tables is not what W7 asks.
+            if results and not isinstance(system, SparkStatement):
+                results.add(first_load, system.name, [first], rows=table.rows)
+            if results and scale.rebuilds and isinstance(system, (Cdc, Recipe)):
                 again = system.rebuild([table])
-                results.add("W7 full rebuild", system.name, [again], rows=table.rows)
+                results.add(full_rebuild, system.name, [again], rows=table.rows)
             system.lay_out(table, scale.files)
         except Exception as exc:  # the others go on without it
             systems.remove(system)
             if results:
-                results.fail("W7 first load", system.name, exc)
+                results.fail(first_load, system.name, exc)
             else:
                 Results().fail(f"load of {table.rows:,} rows", system.name, exc)
     if results is None:
@@ -125,9 +140,9 @@ def _load(
             f"create table bench.bare using delta as select {columns} from {table.raw}"
         )
 
-    results.add("W7 first load", "spark_write", [timed(bare_write)], rows=table.rows)
+    results.add(first_load, "spark_write", [timed(bare_write)], rows=table.rows)
     workshop.spark.sql("drop table bench.bare")
-    return ["W7 first load", "W7 full rebuild"]
+    return [first_load, full_rebuild]
 
 
 def _phase(
@@ -144,6 +159,7 @@ def _phase(
     """Applies batches in all systems in turn, another one first each time."""
     timings: dict[str, list[Timing]] = {system.name: [] for system in systems}
     profiles: dict[str, dict[str, Any]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for number in range(warm_up + repeats):
         arrived = {table.name: data.next_batch(workshop.spark, table, changes, workshop.changes)}
         turn = number % len(systems) if systems else 0
@@ -160,13 +176,15 @@ def _phase(
             after(system)
             if number >= warm_up:
                 timings[system.name].append(timing)
+            counts[system.name] = count_by_node(statements)
             profiles[system.name] = {
                 "statements": _summary(statements),
                 "commits": _metrics(workshop, table, system),
             }
     for name in names:
         for system_name, measured in timings.items():
-            results.add(name, system_name, measured, changes=changes.count)
+            counted: dict[str, Any] = {"statements": counts.get(system_name)}
+            results.add(name, system_name, measured, changes=changes.count, **counted)
             results.profiles.setdefault(name, {})[system_name] = profiles[system_name]
     return timings
 

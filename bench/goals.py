@@ -1,0 +1,99 @@
+"""What a batch may cost, and what the numbers of a run say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SINGLE = "W3 1 table of 2,000 rows"
+MANY = "W3 65 tables"
+IDLE = "W8 65 tables, nothing new"
+GIB = 1024  # MiB
+Seconds = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A number that a run must not exceed.
+
+    Attributes:
+        what: What is measured, in the words of the page.
+        row: Row of the results; empty for what concerns the whole run.
+        most: The number.
+        ours: Our column.
+        peer: The peer's column, for a ratio of seconds; empty for a number that stands alone.
+        unit: What is counted: the ratio, `s`, `statements` or `GiB`.
+    """
+
+    what: str
+    row: str
+    most: float
+    ours: str = "cdc"
+    peer: str = ""
+    unit: str = "ratio"
+
+    def measured(self, seconds: Seconds, metadata: Mapping[str, Any]) -> float | None:
+        """Returns the number of a run, None where the run did not measure it.
+
+        Args:
+            seconds: Median seconds by workload and system.
+            metadata: What else is in the file of results.
+        """
+        row = seconds.get(self.row, {})
+        if self.unit == "GiB":
+            peaks = metadata.get("peak_java_mib", {}).values()
+            return max(peaks) / GIB if peaks else None
+        if self.unit == "statements":
+            details = metadata["details"].get(self.row, {}).get(self.ours, {})
+            counts = details.get("statements") or {}
+            return float(sum(counts.values())) if counts else None
+        if self.unit == "s":
+            return row.get(self.ours)
+        if self.ours in row and row.get(self.peer):
+            return row[self.ours] / row[self.peer]
+        return None
+
+
+GOALS = (
+    Goal("statements of one table with history and final table", SINGLE, 15, unit="statements"),
+    Goal("W1, 5 M rows", "W1 5,000,000 rows", 0.5, peer="dbt_recipe"),
+    Goal("W2, 5 M rows", "W2 5,000,000 rows", 0.5, peer="dbt_recipe"),
+    Goal("W1, 20 M rows", "W1 20,000,000 rows", 0.3, peer="dbt_recipe"),
+    Goal("W2, 20 M rows", "W2 20,000,000 rows", 0.15, peer="dbt_recipe"),
+    Goal("W2, 20 M rows", "W2 20,000,000 rows", 1.0, peer="delta_rs"),
+    Goal("table of 2,000 rows, 200 changes, history and final", SINGLE, 0.5, peer="dbt_recipe"),
+    Goal("65 tables, ten changes each, history and final", MANY, 0.5, peer="dbt_recipe"),
+    Goal("65 tables, nothing new, whole build", IDLE, 8.0, unit="s"),
+    Goal("peak memory of Java", "", 6.0, unit="GiB"),
+)
+
+
+def table_of(seconds: Seconds, metadata: Mapping[str, Any]) -> Iterable[str]:
+    """Returns the lines of a table: goal, measured, met or missed.
+
+    Args:
+        seconds: Median seconds by workload and system.
+        metadata: What else is in the file of results.
+    """
+    yield "| | to | goal | measured | |"
+    yield "|---|---|---|---|---|"
+    for goal in GOALS:
+        measured = goal.measured(seconds, metadata)
+        shown = "" if measured is None else _number(measured, goal)
+        # A wrong table meets no goal.
+        details = metadata["details"].get(goal.row, {}).get(goal.ours, {})
+        if measured is None:
+            verdict = "failed" if "failed" in details else "not measured"
+        elif details.get("correct") is False:
+            verdict = "missed: the table is wrong"
+        else:
+            verdict = "met" if measured <= goal.most else "missed"
+        most = _number(goal.most, goal)
+        yield f"| {goal.what} | {goal.peer} | {most} | {shown} | {verdict} |"
+
+
+def _number(value: float, goal: Goal) -> str:
+    if goal.unit == "statements":
+        return f"{value:.0f}"
+    return f"{value:.2f}" if goal.unit == "ratio" else f"{value:.1f} {goal.unit}"
