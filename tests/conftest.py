@@ -24,6 +24,9 @@ SMALL = {
 # The second table format that raw events come in.
 ICEBERG = {"spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"}
 
+# The tests' projects install the package, and must not get its reference project with it.
+os.environ.pop("CDC_REFERENCE_PROJECT", None)
+
 # pandas on Spark warns where it is not set before it is loaded.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 

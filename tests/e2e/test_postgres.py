@@ -27,7 +27,7 @@ SECONDS_BETWEEN = 4.0
 # What the reference project is made of.
 PROJECT = (
     *("dbt_project.yml", "profiles.yml", "selectors.yml", "macros", "models", "python_models"),
-    *("seeds", "snapshots", "tests/generic", "tests/singular"),
+    *("seeds", "snapshots", "tests/generic", "tests/macros", "tests/singular"),
 )
 KEYS = {
     "addresses": ("customer_id", "kind"),
@@ -102,6 +102,7 @@ def test_tables_equal_a_live_database(shop: Shop, tmp_path: Path, spark: Any) ->
         dbt(
             project,
             *("build", "--vars", variables, "--exclude-resource-type", "unit_test", *arguments),
+            CDC_REFERENCE_PROJECT="1",
             CDC_WAREHOUSE=str(project / "wh"),
         )
 

@@ -110,7 +110,8 @@ class TestGeneratedProject:
         run_dbt(["parse"])
 
         def listed(selection: str) -> set[str]:
-            names = run_dbt(["list", "--select", selection, "--output", "name"])
+            select = ["--select", selection, "--exclude-resource-type", "test"]
+            names = run_dbt(["list", *select, "--output", "name"])
             return {name for name in names if "raw_" not in name}
 
         assert listed("tag:people,resource_type:model") == {
@@ -141,7 +142,7 @@ class TestGeneratedProject:
         assert rows("select id, name, initial from {s}.names") == [("a", "Angela", "A")]
         assert ["initial"] in rows("describe detail {s}.names")[0]
         assert ["region"] in rows("describe detail {s}.orders")[0]
-        # The table of tables is a table too, as in the article.
+        # The control table is a table too, as in the article.
         assert rows("select count(*) from {s}.cdc_tables where not is_insert_only") == [(3,)]
 
         assert generate(project, "--check").endswith("3 tables: 13 unchanged\n")

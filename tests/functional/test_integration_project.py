@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,15 @@ def consumer(tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -
         ignore=shutil.ignore_patterns("dbt_packages", "target", "logs", "warehouse"),
     )
     (folder / "packages.yml").write_text(f"packages:\n  - local: {ROOT}\n")
+    # The reference project of the package has a profile and models of the same names.
+    for name, setting in (("dbt_project.yml", "profile: "), ("profiles.yml", "")):
+        text = (folder / name).read_text()
+        old = f"\n{setting}cdc_integration_tests" if setting else "cdc_integration_tests:"
+        assert old in text
+        (folder / name).write_text(
+            text.replace(old, old.replace("cdc_integration_tests", "cdc"), 1)
+        )
+    (folder / "models" / "landing.sql").write_text("select 1 as landed\n")
     monkeypatch.setenv("CDC_WAREHOUSE", str(warehouse))
     return folder
 
@@ -38,7 +48,38 @@ def dbt(folder: Path, *arguments: str) -> dict[str, str]:
 def test_a_consumer_builds_batch_after_batch(consumer: Path) -> None:
     dbt(consumer, "deps")
     for batch in (1, 2, 3, 3):
-        built = dbt(consumer, "build", "--vars", f"batch: {batch}")
-        assert built["orders"] == built["customers"] == "success"
+        # Unit tests read no batch: once is enough.
+        options = ["--exclude-resource-type", "unit_test"] * (batch > 1)
+        built = dbt(consumer, "build", "--vars", f"batch: {batch}", *options)
+        assert ("orders_are_decoded" in built) == (batch == 1)
+        assert built["orders"] == built["customers"] == built["landing"] == "success"
         # The reference project's own models stay where they are.
         assert not [name for name in built if "shop" in name or "article" in name]
+
+    # Of the package only macros, generic tests and texts for their columns have been read.
+    manifest = json.loads((consumer / "target" / "manifest.json").read_text())
+    groups = [
+        "nodes",
+        "disabled",
+        "sources",
+        "unit_tests",
+        "exposures",
+        "metrics",
+        "docs",
+        "macros",
+    ]
+    own = {
+        group: [key for key in manifest[group] if key.split(".")[1] == "cdc"] for group in groups
+    }
+    macros = {manifest["macros"][key]["original_file_path"] for key in own.pop("macros")}
+    assert {path.split("/")[0] for path in macros} == {"macros", "tests"}
+    assert {Path(path).parent.name for path in macros if path.startswith("tests")} == {"generic"}
+    docs = {manifest["docs"][key]["original_file_path"] for key in manifest["docs"]}
+    assert {path for path in docs if not path.startswith("docs/overview")} == {"macros/columns.md"}
+    own.pop("docs")
+    hooks = set(own.pop("nodes"))
+    assert hooks == {"operation.cdc.cdc-on-run-start-0", "operation.cdc.cdc-on-run-end-0"}
+    assert not any(own.values()), own
+    ran = json.loads((consumer / "target" / "run_results.json").read_text())["results"]
+    compiled = {r["unique_id"]: r["compiled_code"] for r in ran if r["unique_id"] in hooks}
+    assert not any((code or "").strip() for code in compiled.values())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from capture import workload
+from capture import server, workload
 
 DATA = Path(__file__).parents[2] / "data"
 REPORT = json.loads((DATA / "capture.json").read_text())
@@ -259,3 +259,14 @@ def test_the_seed_decides_the_workload() -> None:
 def test_a_plan_causes_as_many_events_as_asked() -> None:
     opening, days = workload.plan(7, 3000)
     assert 3000 <= sum(transaction.events for transaction in opening + days) < 3500
+
+
+def test_the_output_plugin_is_allowed_where_the_server_asks_for_it() -> None:
+    old = server.server_settings(Path("/tmp/socket"), {"wal_level": "replica"})
+    assert "wal_level = logical" in old
+    assert "output_plugin_libraries" not in old  # a server that does not know it would not start
+    new = server.server_settings(
+        Path("/tmp/socket"), {"output_plugin_libraries": "pgoutput, test_decoding"}
+    )
+    assert "output_plugin_libraries = 'pgoutput, test_decoding, wal2json'\n" in new
+    assert new.startswith(old)

@@ -9,6 +9,7 @@ import pytest
 from dbt.adapters.sparkcdc import java
 from rich.console import Console
 
+from dbt_spark_cdc import invocation
 from scripts import build, lint_sql
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,7 +120,7 @@ def test_a_build_says_how_it_went(monkeypatch, status, error, expected):
     node = SimpleNamespace(name="orders", resource_type="model")
     result = SimpleNamespace(node=node, status=status, message="first\nsecond [x]")
     outcome = build.Outcome([result, result], error, ["old [setting]"])
-    monkeypatch.setattr(build, "run_dbt", lambda arguments, on_node: outcome)
+    monkeypatch.setattr(build, "run_dbt", lambda arguments, on_event: outcome)
     console = Console(width=100)
     with console.capture() as captured:
         assert build.build(console, "batch 1/4", [], {"old"}).ok == (expected.endswith("ok in"))
@@ -137,6 +138,30 @@ def test_a_warning_is_printed_once(monkeypatch):
         build.build(console, "batch 1/2", [], known)
         build.build(console, "batch 2/2", [], known)
     assert captured.get().count("unused path") == 1
+
+
+@pytest.mark.parametrize("error", ["", "Parsing Error [x]"])
+def test_a_build_ends_with_the_path_of_its_report(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    console = Console(width=100)
+    with console.capture() as captured:
+        build.write(console, error)
+    if error:
+        path = tmp_path / "target" / "cdc_report.html"
+        assert captured.get() == f"Report: {path}\n"
+        assert error in path.read_text()
+    else:  # there is nothing to report
+        assert "could not be written: There is no dbt_project.yml" in captured.get()
+
+
+def test_asking_leaves_the_results_of_the_build(monkeypatch):
+    asked = []
+    runner = SimpleNamespace(
+        invoke=lambda a: asked.append(a) or SimpleNamespace(exception=None, result=None)
+    )
+    monkeypatch.setattr(invocation, "dbtRunner", lambda **_: runner)
+    build.run_dbt([*build.SHOW, "--inline", "select 1"])
+    assert asked[0].index("--no-write-json") < asked[0].index("show")
 
 
 @pytest.mark.parametrize(
@@ -221,6 +246,9 @@ def test_files_put_into_the_landing_folder_by_hand_are_noticed(tmp_path, monkeyp
     write(landing / "orders" / "_half.jsonl.partial")
     assert not build.dropped_in(landing, state)
     write(landing / "orders" / "mine.jsonl")
+    assert build.dropped_in(landing, state)
+    build.remember(landing, state)
+    write(landing / "orders" / "mine.jsonl", "{}\n{}\n")  # a replaced file has to be reported
     assert build.dropped_in(landing, state)
 
 

@@ -24,18 +24,20 @@ def source_yaml(sources: dict[str, dict[str, Any]]) -> str:
 
     Args:
         sources: By name of the table, `columns` (name to type) and the options of the declaration;
-            `raw` names another raw table.
+            `raw` names another raw table, `data_tests` its tests.
     """
     tables = []
     for name, options in sources.items():
         options = dict(options)
         columns = options.pop("columns")
         raw = options.pop("raw", name)
+        tests = options.pop("data_tests", [])
         tables.append(
             {
                 "name": name,
                 "identifier": f"raw_{raw}",
                 "config": {"meta": {"cdc": options}},
+                "data_tests": tests,
                 "columns": [
                     {"name": column, "data_type": kind} for column, kind in columns.items()
                 ],

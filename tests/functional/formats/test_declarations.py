@@ -59,6 +59,22 @@ class TestDeclarations(Declarations):
             "old_key": "key",
             "encodings": {"at": "base64", "name": "hex", "nr": "iso"},
         },
+        "messages": {
+            "format": "dms",
+            "payload": "value",
+            "keys": ["ID"],
+            "where": "_message.metadata['schema-name'] = 's'",
+            "sequence_by": ["_message.stream_position", "_message.metadata['x']"],
+            "event_time": "try_cast(_message.metadata['timestamp'] as timestamp)",
+            "columns": COLUMNS,
+        },
+        "rows": {
+            "format": "flagged",
+            "keys": ["id"],
+            "sequence_by": "_message.lsn",
+            "operation": "op",
+            "columns": {**COLUMNS, "__cdc_x": "int", "_latest": "int", "s": "struct<a int>"},
+        },
         "sound": {
             "format": "goldengate",
             "keys": ["id"],
@@ -80,9 +96,18 @@ class TestDeclarations(Declarations):
             ("options", "`encodings`: base64 is no encoding of column `at` (timestamp). Choose"),
             ("options", "`encodings`: hex is no encoding of column `name` (string). Its type"),
             ("options", "`encodings` names the column `nr`, which is not declared."),
+            (
+                "messages",
+                "`where` reads `_message`, which is not there yet. Write `get_json_object",
+            ),
+            ("messages", "`sequence_by` reads `_message.stream_position`. Of an event of dms"),
+            ("rows", "`sequence_by` reads `_message`, which is there where events are JSON text"),
+            ("rows", "column `__cdc_x` has a name that the package uses itself."),
+            ("rows", "column `_latest` has a name that the package uses itself."),
+            ("rows", "column `s` is a struct<a int>. Write the fields of a struct with a colon"),
         ):
             assert f"app.{table} (models/sources.yml): {problem}" in said
-        assert "9 problem(s)" in said
+        assert "15 problem(s)" in said
         assert "app.sound" not in said
 
 

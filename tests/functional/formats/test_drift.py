@@ -127,10 +127,16 @@ class TestDrift(Decoding):
                 "type": "INSERT",
                 "isDdl": False,
                 "es": 1000,
-                "mysqlType": {"id": "bigint", name: "varchar(9)", "color": "int"},
-                "data": [{"id": str(n), name: "x", "color": "1"}],
+                "mysqlType": {
+                    name: "int" if name == "color" else "text" for row in rows for name in row
+                },
+                "data": rows,
             }
-            for n, name in enumerate(["address", "email", "mail"])
+            for rows in (
+                [{"id": "0", "address": "x", "color": "1"}],
+                # The types stand once in a message of several rows.
+                [{"id": "1", "email": "x", "color": "1"}, {"id": "2", "mail": "x", "color": "1"}],
+            )
         ]
         + [{"type": "ALTER", "isDdl": True, "es": 1000, "data": None, "sql": "ALTER TABLE t"}],
         "flagged": "select id, seq, op, address, mail, color from values"
@@ -183,6 +189,8 @@ class TestDrift(Decoding):
             found.setdefault(row["finding"], set()).add(row["column_name"])
         assert "color" in found["not declared"]
         assert "color" in {r["column_name"] for r in rows if r["source_type"] == kind}
+        if name == "canal":
+            assert {r["source_type"] for r in rows if r["column_name"] == "color"} == {"int"}
         assert {"id", "mail"} == found["declared"]
         assert "address" in found["former name of mail"]
         if name == "flagged":

@@ -62,7 +62,8 @@ AUDIT = "select * from ({{{{ cdc.audit(ref('{name}_history'), ref('{name}_histor
 # audit asks of one.
 HISTORIES = ("debezium", "maxwell", "flagged")
 NO_HISTORY = (
-    "select id, part, array(struct(_op, _event_id)) as _events from {{{{ ref('stg_{name}') }}}}"
+    "select id, part, _event_id, array(struct(_op, _event_id)) as _events"
+    " from {{{{ ref('stg_{name}') }}}}"
 )
 BISECT_SECONDS = 120
 
@@ -91,8 +92,9 @@ class Fuzzed:
     def lost(self, name: str) -> list[Any]:
         """Good rows that the history does not remember."""
         return self.session.sql(
-            f"with known as (select event._event_id from {self.schema}.{name}_history"
-            f" lateral view explode(_events) as event) select s.* from {self.schema}.stg_{name} s"
+            "with known as (select"
+            " explode(coalesce(_events._event_id, array(_event_id))) as _event_id"
+            f" from {self.schema}.{name}_history) select s.* from {self.schema}.stg_{name} s"
             " left anti join known using (_event_id) where _op in ('I', 'U')"
         ).collect()
 
@@ -105,9 +107,8 @@ class Fuzzed:
         return True
 
     def builds(self, name: str) -> bool:
-        results = run_dbt(
-            ["build", "--full-refresh", "--select", f"{name}_history"], expect_pass=None
-        )
+        rebuild = ["--full-refresh", "--vars", "{cdc_rebuild: true}"]
+        results = run_dbt(["build", *rebuild, "--select", f"{name}_history"], expect_pass=None)
         return all(result.status == "success" for result in results)
 
 

@@ -12,6 +12,20 @@ FINAL = """
 """
 
 
+def histories(**read: str) -> dict[str, str]:
+    """The file of histories with the key `id`.
+
+    Args:
+        read: What each of them reads, by its name.
+    """
+    config = "{strategy: cdc.scd2, unique_key: [id], file_format: delta}"
+    declared = [
+        f"  - name: {name}\n    relation: ref('{model}')\n    config: {config}\n"
+        for name, model in read.items()
+    ]
+    return {"snapshots.yml": "version: 2\nsnapshots:\n" + "".join(declared)}
+
+
 def rows(project: Any, query: str) -> list[tuple[Any, ...]]:
     """Rows of a query; `{s}` in it is the project's schema."""
     found = project.run_sql(query.replace("{s}", project.test_schema), fetch="all")

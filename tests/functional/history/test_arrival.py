@@ -10,7 +10,7 @@ import pytest
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
-from tests.functional.history.tables import FINAL, rows
+from tests.functional.history.tables import FINAL, histories, rows
 
 HOUR = 3600
 NOW = 1_790_000_000
@@ -40,14 +40,6 @@ sources:
         columns: *columns
 """
 
-SNAPSHOTS = """
-version: 2
-snapshots:
-  - name: changes_history
-    relation: ref('stg_changes')
-    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
-"""
-
 
 class TestFolderOfFiles:
     """A history with its final table, and a final table alone, of one raw table."""
@@ -64,7 +56,7 @@ class TestFolderOfFiles:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return {"histories.yml": SNAPSHOTS}
+        return histories(changes_history="stg_changes")
 
     def check(self, project: Any, *expected: tuple[int, str, int]) -> None:
         for table in ["changes_final", "alone_final where _cdc_deleted_at is null"]:

@@ -8,7 +8,7 @@ import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
 
-from tests.functional.history.tables import FINAL
+from tests.functional.history.tables import FINAL, histories
 
 SOURCES = """
 version: 2
@@ -46,14 +46,6 @@ sources:
           - {name: is open, data_type: boolean}
 """
 
-SNAPSHOTS = """
-version: 2
-snapshots:
-  - name: orders_history
-    relation: ref('stg_orders')
-    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
-"""
-
 
 class TestBadInput:
     @pytest.fixture(scope="class")
@@ -71,7 +63,7 @@ class TestBadInput:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return {"snapshots.yml": SNAPSHOTS}
+        return histories(orders_history="stg_orders")
 
     def test_bad_events_and_bad_declarations(self, project: Any) -> None:
         run_dbt(["deps"])
@@ -153,7 +145,7 @@ class TestBatchOrder:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return {"snapshots.yml": SNAPSHOTS}
+        return histories(orders_history="stg_orders")
 
     def test_missing_and_repeated_batches_are_refused(self, project: Any) -> None:
         run_dbt(["deps"])

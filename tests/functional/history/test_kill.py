@@ -138,10 +138,13 @@ class Consumer:
             output.append(process.communicate(timeout=TIMEOUT)[0])
         return process.returncode, "".join(output), time.monotonic() - began
 
+    def table(self, name: str) -> Path:
+        """The folder of a table."""
+        return self.folder / "warehouse" / "app.db" / name
+
     def rows(self, columns: str, table: str, where: str = "true") -> set[tuple[Any, ...]]:
         """Reads a table without its metastore, which dbt may still hold."""
-        path = self.folder / "warehouse" / "app.db" / table
-        query = f"select {columns} from delta.`{path}` where {where}"
+        query = f"select {columns} from delta.`{self.table(table)}` where {where}"
         found = [tuple(row) for row in self.spark.sql(query).collect()]
         assert len(found) == len(set(found)), table
         return set(found)

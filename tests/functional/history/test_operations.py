@@ -8,7 +8,7 @@ import pytest
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
-from tests.functional.history.tables import FINAL, rows
+from tests.functional.history.tables import FINAL, histories, rows
 
 SOURCES = """
 version: 2
@@ -35,13 +35,6 @@ sources:
           - {name: note, data_type: string}
 """
 
-SNAPSHOTS = """
-version: 2
-snapshots:
-  - name: items_history
-    relation: ref('stg_items')
-    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
-"""
 
 AUDIT = "{{ cdc.audit(ref('items_history'), ref('items_final')) }}"
 
@@ -74,7 +67,7 @@ class TestOperations:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return {"snapshots.yml": SNAPSHOTS}
+        return histories(items_history="stg_items")
 
     def arrive(self, project: Any, batch: int, *events: Row) -> None:
         def literal(value: Any) -> str:

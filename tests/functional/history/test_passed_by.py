@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
-from tests.functional.history.tables import FINAL, append, rows
+from tests.functional.history.tables import FINAL, append, histories, rows
 
 DECLARED = """
       - name: {name}
@@ -23,16 +23,6 @@ sources:
     schema: "{{ target.schema }}"
     config: {meta: {cdc: {format: maxwell, keys: [id], arrival: offset}}}
     tables:
-"""
-SNAPSHOTS = """
-version: 2
-snapshots:
-  - name: items_history
-    relation: ref('stg_items')
-    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
-  - name: moving_history
-    relation: ref('moving_resolved')
-    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
 """
 RESOLVED = """
 from dbt_spark_cdc.keys import resolve_keys
@@ -64,7 +54,7 @@ class TestPassedBy:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return {"snapshots.yml": SNAPSHOTS}
+        return histories(items_history="stg_items", moving_history="moving_resolved")
 
     def send(self, project: Any, spark: Any, *events: tuple[str, int, str]) -> None:
         """Commits events to the topic: table, key, value."""

@@ -7,9 +7,9 @@ import random
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from dbt.tests.util import run_dbt, write_file
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
-from tests.functional.history.tables import append, rows
+from tests.functional.history.tables import append, histories, rows
 
 DECLARATION = """
 version: 2
@@ -58,6 +58,14 @@ FINAL = """
 CHANGES = """
 {{ config(materialized='table', enabled=var('feed', false)) }}
 {{ cdc.changelog(ref('tracked_final')) }}
+"""
+
+# What `type: spark` does to the columns of a table.
+PORTABLE = """
+{% macro evolve(columns, images=[], renames={}) %}
+    {% set relation = api.Relation.create(schema=target.schema, identifier="portable") %}
+    {% do cdc.default__evolve(relation, columns, images, renames) %}
+{% endmacro %}
 """
 
 # What the source's table looks like, one after the other. A field named `size.<part>` is one of a
@@ -251,6 +259,10 @@ class TestSchemaChanges:
     def snapshots(self) -> dict[str, str]:
         return files("snapshots", self.names)
 
+    @pytest.fixture(scope="class")
+    def macros(self) -> dict[str, str]:
+        return {"portable.sql": PORTABLE}
+
     def read(self, project: Any, table: str, form: int, columns: str) -> list[Any]:
         """Rows by the columns' first names, in the order of the oracle."""
         present = {
@@ -353,13 +365,83 @@ class TestSchemaChanges:
         project.run_sql(f"alter table {project.test_schema}.alone_final add columns (d string)")
         self.check(project, dict.fromkeys(changes, len(FORMS) - 1), len(FORMS) - 1)
 
-        # A type that changes otherwise is refused.
-        narrow = declared(len(FORMS) - 1, self.names)["models/sources.yml"].replace(
-            '"data_type": "decimal(22,1)"', '"data_type": "int"'
+        versions = self.of_tables(project, "describe history {} limit 1")
+        self.is_refused(project)
+        assert self.of_tables(project, "describe history {} limit 1") == versions
+
+    def is_refused(self, project: Any) -> None:
+        """What the tables cannot become, each with what to do."""
+        files = declared(len(FORMS) - 1, self.names)
+        sources = files["models/sources.yml"]
+
+        def said(**changed: str) -> dict[str, str]:
+            write_file(changed.pop("sources", sources), project.project_root, "models/sources.yml")
+            for name, text in changed.items():
+                write_file(text, project.project_root, "models", f"{name}.sql")
+            selected = ["--select", "+tracked_final", "+alone_final"]
+            results = run_dbt([*BUILD, *selected], expect_pass=False)
+            return {result.node.name: str(result.message) for result in results}
+
+        # A type that changes otherwise, and another spelling of a name.
+        narrow = sources.replace('"data_type": "decimal(22,1)"', '"data_type": "int"')
+        messages = said(sources=narrow.replace('"name": "c"', '"name": "C"'))
+        for table in ("tracked_history", "alone_final"):
+            assert (
+                f"{table}: column `n` is decimal(22,1) and is now declared as int"
+                in (messages[table])
+            )
+            assert "column `c` is now declared as `C`" in messages[table]
+            assert "Declare it as `c`. Or build the table" in messages[table]
+
+        # An event time where there was none.
+        messages = said(sources=sources.replace("event_time: false", ""))
+        for table in ("tracked_history", "alone_final"):
+            assert f"{table} was built without an event time" in messages[table]
+            assert "Take the change of `event_time` back" in messages[table]
+
+        # A history where there was none, and none where there was one.
+        messages = said(
+            tracked_final=files["models/alone_final.sql"],
+            alone_final=files["models/tracked_final.sql"],
         )
-        write_file(narrow, project.project_root, "models", "sources.yml")
-        results = run_dbt([*BUILD, "--select", "+tracked_history"], expect_pass=False)
-        assert "column `n` is decimal(22,1) and is now declared as int" in results[-1].message
+        assert (
+            "tracked_final was built from a history and reads events" in messages["tracked_final"]
+        )
+        assert "alone_final was built from events and reads a history" in messages["alone_final"]
+        assert "dbt build --full-refresh --select alone_final" in messages["alone_final"]
+
+    def test_the_portable_way(self, project: Any, package: None) -> None:
+        def evolve(success: bool = True, **arguments: Any) -> str:
+            run = ["run-operation", "evolve", "--args", json.dumps(arguments)]
+            return run_dbt_and_capture(run, expect_pass=success)[1]
+
+        project.run_sql(
+            f"create table {project.test_schema}.portable (id int, a string, n int,"
+            " _events array<struct<_op:string,_image:struct<n:int>>>) using delta"
+        )
+        columns = {"id": "int", "aa": "string", "n": "int", "d": "date"}
+        evolve(columns=columns, images=["n", "d"], renames={"aa": ["older", "a"]})
+        evolved = [tuple(row[:2]) for row in rows(project, "describe {s}.portable")]
+        images = "array<struct<_op:string,_image:struct<n:int,d:date>>>"
+        assert evolved == [
+            ("id", "int"),
+            ("aa", "string"),
+            ("n", "int"),
+            ("_events", images),
+            ("d", "date"),
+        ]
+        for refused, renames, reason in [
+            ({"id": "bigint"}, {}, "column `id` is now declared as bigint"),
+            ({"ID": "int"}, {}, "column `ID` is now declared as int, and the table has `id`"),
+            (
+                {"m": "int"},
+                {"m": ["n"]},
+                "column `m` is now declared as int, and the table has `n`",
+            ),
+        ]:
+            said = evolve(False, columns=columns | refused, images=["m"], renames=renames)
+            assert "portable: " + reason in said
+        assert [tuple(row[:2]) for row in rows(project, "describe {s}.portable")] == evolved
 
 
 @pytest.mark.soak
@@ -430,14 +512,7 @@ class TestMovingKeysToo:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        text = """
-version: 2
-snapshots:
-  - name: rows_history
-    relation: ref('rows_keys')
-    config: {strategy: cdc.scd2, unique_key: [id], file_format: delta}
-"""
-        return {"snapshots.yml": text}
+        return histories(rows_history="rows_keys")
 
     def test_both_change(self, project: Any, spark: Any, package: None) -> None:
         def put(batch: int, *lines: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from dbt_spark_cdc.keys import find_entities, overwrite_partitions, resolve, resolve_keys
 from tests.functional.draws import draw
@@ -290,6 +291,29 @@ def test_refuses_events_that_are_not_canonical(spark: Any) -> None:
         resolve(frame)
     with pytest.raises(ValueError, match="has no column _old_id"):
         resolve(frame, keys=["id"])
+
+
+def test_refuses_what_it_cannot_tell_from_known_events(spark: Any, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path)
+    [events] = batches_of(CASES, "at once")
+    table.put(events)
+    declared_later = table.events().selectExpr(
+        "* except (_event_id, _arrived)",
+        "'x' as city",
+        "_event_id + 1 as _event_id",
+        "_arrived + 1 as _arrived",
+    )
+    with pytest.raises(ValueError, match="has no column city: they may be the same ones"):
+        resolve(declared_later, table.known)
+    # One that is new is no reason to stop.
+    new = declared_later.selectExpr("* except (id)", "concat('new ', id) as id")
+    assert resolve(new.where("_op <> 'T'"), table.known).count() > 0
+
+    lower = table.events().withColumn("_arrived", F.lit(0))
+    with pytest.raises(
+        ValueError, match="read up to arrival 1, and the highest of the events is 0"
+    ):
+        resolve(lower, table.known)
 
 
 def test_plain_parquet(spark: Any, tmp_path: Path) -> None:

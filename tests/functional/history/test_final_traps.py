@@ -1,0 +1,214 @@
+"""Traps around histories and final tables, one table each, in a few builds for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
+from dbt.tests.util import run_dbt, write_file
+
+from tests.functional.history.tables import FINAL, rows
+
+DECLARED = "format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch"
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{{{ target.schema }}}}"
+    config: {{meta: {{cdc: {{{declared}}}}}}}
+    tables:
+      - name: named
+        identifier: raw_named
+        config: {{meta: {{cdc: {{{renames}}}}}}}
+        columns: [{{name: id, data_type: int}}, {{name: {column}, data_type: string}}]
+      - name: feed
+        identifier: raw_feed
+        columns: &columns [{{name: id, data_type: int}}, {{name: a, data_type: string}}]
+      - {{name: hooked, identifier: raw_hooked, columns: *columns}}
+      - {{name: ends, identifier: raw_ends, columns: *columns}}
+      - name: timed
+        identifier: raw_timed
+        columns: [{{name: id, data_type: timestamp}}, {{name: a, data_type: string}}]
+"""
+BEFORE = SOURCES.format(declared=DECLARED, renames="", column="label")
+AFTER = SOURCES.format(declared=DECLARED, renames="renames: {name: label}", column="name")
+HISTORIES = ("named", "feed", "hooked", "ends", "timed")
+FINALS = ("named", "feed", "hooked", "timed")
+ZONE = """, pre_hook: 'set time zone ''{{ var("zone", "UTC") }}'''"""
+# Statements of another adapter on this one, where a variable asks for them.
+PORTABLE = """
+{% macro sparkcdc__published_changes(history, writes) %}
+    {% set found = cdc.sparkcdc__published_changes(history, writes) %}
+    {{ return(none if var("portable", false) else found) }}
+{% endmacro %}
+
+
+{% macro sparkcdc__feed_step(spec, history, since, sql, few) %}
+    {% set body = cdc.default__feed_step if var("portable", false) else cdc.sparkcdc__feed_step %}
+    {{ return(body(spec, history, since, sql, few)) }}
+{% endmacro %}
+"""
+
+
+class TestFinalTraps:
+    @pytest.fixture(scope="class")
+    def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
+        own = {"macro_namespace": "cdc", "search_order": ["test", "cdc"]}
+        return project_config_update | {"dispatch": [*project_config_update["dispatch"], own]}
+
+    @pytest.fixture(scope="class")
+    def macros(self) -> dict[str, str]:
+        return {"portable.sql": PORTABLE}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        hook = "{{ config(post_hook='update {{ this }} set a = upper(a)') }}"
+        finals = {n: FINAL.format(read=f"{n}_history") for n in FINALS}
+        return {
+            **{f"{n}_final.sql": (hook if n == "hooked" else "") + finals[n] for n in FINALS},
+            "sources.yml": BEFORE,
+            **{f"stg_{n}.sql": f"{{{{ cdc.events(source('app', '{n}')) }}}}" for n in HISTORIES},
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        lines = []
+        for name in HISTORIES:
+            hook = ZONE if name == "timed" else ""
+            lines.append(
+                f"  - name: {name}_history\n    relation: ref('stg_{name}')\n    config:"
+                f" {{strategy: cdc.scd2, unique_key: [id], file_format: delta{hook}}}\n"
+            )
+        return {"snapshots.yml": "version: 2\nsnapshots:\n" + "".join(lines)}
+
+    def arrive(self, project: Any, name: str, *events: str) -> None:
+        """Appends events: key, operation, sequence, value, arrival."""
+        project.run_sql(f"insert into {project.test_schema}.raw_{name} values {', '.join(events)}")
+
+    def versions(self, project: Any, name: str, columns: str = "a") -> list[tuple[Any, ...]]:
+        query = f"select id, {columns}, _seq, _seq_end from {{s}}.{name}_history order by id, _seq"
+        return rows(project, query)
+
+    @pytest.fixture(scope="class", autouse=True)
+    def built(self, project: Any, package: None) -> None:
+        """A first build of all tables."""
+        for name in HISTORIES:
+            time = "timestamp" if name == "timed" else "int"
+            value = "label" if name == "named" else "a"
+            project.run_sql(
+                f"create table {project.test_schema}.raw_{name}"
+                f" (id {time}, op string, seq {time}, {value} string, batch int) using delta"
+            )
+        for name in ("named", "feed", "hooked"):
+            self.arrive(project, name, "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1)")
+        self.arrive(project, "ends", "(1, 'I', 1, 'a', 1)", "(2, 'D', 5, null, 1)")
+        self.arrive(project, "timed", moment(1, 1), moment(2, 2))
+        run_dbt(["build"])
+
+    def test_a_rename_waits_for_the_staging_view(self, project: Any) -> None:
+        write_file(AFTER, project.project_root, "models", "sources.yml")
+        self.arrive(project, "named", "(1, 'U', 3, 'b', 2)")
+        results = run_dbt(["build", "--select", "named_history", "named_final"], expect_pass=False)
+        message = "\n".join(str(result.message) for result in results)
+        assert "named_history: its relation has no column `name`, which app.named" in message
+        assert "dbt build --select +named_history" in message
+        run_dbt(["build", "--select", "+named_final"])
+        assert self.versions(project, "named", "name") == [
+            (1, "a", 1, 3),
+            (1, "b", 3, None),
+            (2, "z", 2, None),
+        ]
+        found = rows(project, "select id, name from {s}.named_final order by id")
+        assert found == [(1, "b"), (2, "z")]
+
+    def test_a_feed_whose_files_are_gone_is_not_needed(self, project: Any) -> None:
+        history = f"{project.test_schema}.feed_history"
+        read = rows(project, f"describe history {history} limit 1")[0][0]
+        self.arrive(project, "feed", "(1, 'U', 3, 'b3', 3)")
+        run_dbt(["build", "--select", "+feed_history"])
+        self.keep_files(project, "0 hours")
+        for statement in ("optimize", "vacuum"):
+            project.run_sql(f"{statement} {history}")
+        with pytest.raises(Exception, match=r"(?i)not.?(exist|found)|retention"):
+            rows(project, f"select * from table_changes('{history}', {read + 1})")
+        run_dbt(["build", "--select", "feed_final"])
+        final = "select id, a from {s}.feed_final order by id"
+        assert rows(project, final) == [(1, "b3"), (2, "z")]
+
+        # Where a failed statement ends the run, the retention tells.
+        for seq, kept in ((5, "0 hours"), (6, "30 days")):
+            self.keep_files(project, kept)
+            self.arrive(project, "feed", f"(1, 'U', {seq}, 'b{seq}', {seq})")
+            run_dbt(["build", "--select", "+feed_final", "--vars", "{portable: true}"])
+            assert rows(project, final) == [(1, f"b{seq}"), (2, "z")]
+
+    def keep_files(self, project: Any, retention: str) -> None:
+        project.run_sql(
+            f"alter table {project.test_schema}.feed_history set tblproperties"
+            f" ('delta.deletedFileRetentionDuration' = 'interval {retention}')"
+        )
+
+    def test_hooks_may_change_a_final_table(self, project: Any) -> None:
+        final = "select id, a from {s}.hooked_final order by id"
+        assert rows(project, final) == [(1, "A"), (2, "Z")]
+        for seq, op, value in ((3, "U", "'b'"), (4, "D", "null")):
+            self.arrive(project, "hooked", f"(1, '{op}', {seq}, {value}, {seq})")
+            run_dbt(["build", "--select", "+hooked_final"])
+            expected = [(1, "B"), (2, "Z")] if op == "U" else [(2, "Z")]
+            assert rows(project, final) == expected
+
+    def test_tombstones_of_another_build_are_seen(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A build may look at the catalog before another one makes the table of tombstones."""
+        self.arrive(project, "ends", "(3, 'D', 8, null, 2)", "(1, 'U', 2, 'b', 2)")
+        run_dbt(["build", "--select", "+ends_history"])
+        listed = SparkCdcAdapter.list_relations_without_caching
+
+        def before(self: SparkCdcAdapter, schema_relation: Any) -> Any:
+            found = listed(self, schema_relation)
+            return [it for it in found if not str(it.identifier).endswith("_tombstones")]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SparkCdcAdapter, "list_relations_without_caching", before)
+            self.arrive(
+                project,
+                "ends",
+                "(2, 'I', 3, 'late', 3)",
+                "(3, 'I', 9, 'new', 3)",
+                "(4, 'D', 9, null, 3)",
+            )
+            run_dbt(["build", "--select", "+ends_history"])
+        assert self.versions(project, "ends") == [
+            (1, "a", 1, 2),
+            (1, "b", 2, None),
+            (2, "late", 3, 5),
+            (3, "new", 9, None),
+        ]
+        kept = rows(project, "select id, _seq from {s}.ends_history_tombstones order by id")
+        assert kept == [(2, 5), (3, 8), (4, 9)]
+
+    def test_versions_have_one_id_in_every_zone(self, project: Any) -> None:
+        query = "select id, a, dbt_scd_id from {s}.timed_history order by id, _seq"
+        commits = "describe history {s}.timed_history"
+        first, writes = rows(project, query), len(rows(project, commits))
+        build = ["build", "--select", "+timed_final", "--vars"]
+        run_dbt([*build, "{zone: America/New_York}", "--full-refresh"])
+        assert rows(project, query) == first
+        assert len(first) == 2
+        written = [row[4] for row in rows(project, commits)[: -writes or None]]
+        assert not {"WRITE", "MERGE"} & set(written), written
+        self.arrive(project, "timed", moment(1, 5, "late"), moment(1, 9, "c"))
+        run_dbt([*build, "{zone: Asia/Tokyo}"])
+        assert [row[1:] for row in rows(project, query) if row in first] == [
+            row[1:] for row in first
+        ]
+        found = rows(project, "select a from {s}.timed_final order by id")
+        assert found == [("c",), ("a2",)]
+
+
+def moment(key: int, at: int, value: str = "") -> str:
+    """An event whose key and sequence are timestamps."""
+    time = "timestamp'2024-03-10 0{}:30:00.123456Z'"
+    return f"({time.format(key)}, 'U', {time.format(at)}, '{value or f'a{key}'}', {at})"

@@ -1,0 +1,108 @@
+"""Plain dbt-spark with `method: session`: all threads of a run share one Spark session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt
+
+from tests.conftest import SMALL
+from tests.functional.history.tables import FINAL, histories, rows
+
+TABLES = [f"t{number}" for number in range(1, 9)]
+# The last two keep no history.
+WITHOUT_HISTORY = TABLES[-2:]
+
+SOURCE = """
+      - name: {table}
+        identifier: raw_{table}
+        config: {{meta: {{cdc: {{history: {history}}}}}}}
+        columns: [{{name: id, data_type: bigint}}, {{name: a, data_type: string}}]
+"""
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    config:
+      meta:
+        cdc: {format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch}
+    tables:
+""" + "".join(
+    SOURCE.format(table=table, history=str(table not in WITHOUT_HISTORY).lower())
+    for table in TABLES
+)
+
+
+@pytest.mark.soak
+class TestSharedSession:
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, credentials: Any) -> dict[str, Any]:
+        """The session that is there: that of the tests' own Spark."""
+        from dbt.adapters.sparkcdc.session import close_session, open_session
+
+        close_session(open_session(credentials))
+        return {
+            "type": "spark",
+            "method": "session",
+            "host": "here",
+            "threads": 4,
+            "server_side_parameters": {key: str(value).lower() for key, value in SMALL.items()},
+        }
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        files = {"sources.yml": SOURCES}
+        for table in TABLES:
+            read = f"stg_{table}" if table in WITHOUT_HISTORY else f"{table}_history"
+            files[f"stg_{table}.sql"] = f"{{{{ cdc.events(source('app', '{table}')) }}}}"
+            files[f"{table}.sql"] = FINAL.format(read=read)
+        return files
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(
+            **{
+                f"{table}_history": f"stg_{table}"
+                for table in TABLES
+                if table not in WITHOUT_HISTORY
+            }
+        )
+
+    @pytest.mark.usefixtures("package")
+    def test_tables_of_one_shape_keep_their_own_rows(self, project: Any) -> None:
+        def arrives(*events: str) -> None:
+            for table in TABLES:
+                values = ", ".join(events).replace("@", table)
+                project.run_sql(f"insert into {project.test_schema}.raw_{table} values {values}")
+
+        for table in TABLES:
+            project.run_sql(
+                f"create table {project.test_schema}.raw_{table}"
+                " (id bigint, a string, b string, seq int, op string, batch int) using delta"
+            )
+        arrives("(1, '@', null, 1, 'I', 1), (2, '@', null, 2, 'I', 1), (3, '@', null, 3, 'I', 1)")
+        run_dbt(["build"])
+        # What a run that failed leaves in the session, where the next commit would pick it up.
+        name = f"{project.test_schema}.{TABLES[0]}_history"
+        left = json.dumps({"cdc": name, "read_to": 99}).replace("{", "{{").replace("}", "}}")
+        project.run_sql(f"set spark.databricks.delta.commitInfo.userMetadata={left}")
+        declared = Path(project.project_root) / "models" / "sources.yml"
+        added = "{name: a, data_type: string}, {name: b, data_type: string}"
+        declared.write_text(SOURCES.replace("{name: a, data_type: string}", added, 1))
+        # A change, a new key, a delete and a late event.
+        arrives(
+            "(1, '@ b', null, 11, 'U', 2), (4, '@', null, 12, 'I', 2), (2, null, null, 13, 'D', 2)"
+        )
+        arrives("(3, '@ z', null, 2, 'U', 2)")
+        run_dbt(["build"])
+        for table in TABLES:
+            living = " where _cdc_deleted_at is null" if table in WITHOUT_HISTORY else ""
+            assert rows(project, f"select id, a from {{s}}.{table}{living} order by id") == [
+                (1, f"{table} b"),
+                (3, table),
+                (4, table),
+            ], table

@@ -1,0 +1,75 @@
+"""A batch costs few SQL statements: they are counted, not timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dbt.tests.util import run_dbt
+
+from tests.functional.history.tables import FINAL, histories, rows
+from tests.functional.statements import recorded_statements
+
+# Statements of one table's batch, with staging view, history and final table, for a late event too.
+MOST = 8
+# Of a build that finds nothing new.
+MOST_IDLE = 2
+
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    tables:
+      - name: items
+        identifier: raw_items
+        config:
+          meta:
+            cdc: {format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch}
+        columns: [{name: id, data_type: bigint}, {name: a, data_type: string}]
+"""
+STAGING = "{{ config(materialized='view') }}{{ cdc.events(source('app', 'items')) }}"
+NODES = {"stg_items", "items_history", "items"}
+
+
+class TestStatements:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "sources.yml": SOURCES,
+            "stg_items.sql": STAGING,
+            "items.sql": FINAL.format(read="items_history"),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(items_history="stg_items")
+
+    @pytest.mark.usefixtures("package")
+    def test_a_batch_of_a_table_with_history_runs_few_statements(self, project: Any) -> None:
+        raw = f"{project.test_schema}.raw_items"
+        project.run_sql(
+            f"create table {raw} (id bigint, a string, seq int, op string, batch int) using delta"
+        )
+
+        def arrives(*events: str) -> None:
+            project.run_sql(f"insert into {raw} values {', '.join(events)}")
+
+        arrives("(1, 'a', 1, 'I', 1), (2, 'a', 2, 'I', 1), (3, 'a', 3, 'I', 1)")
+        run_dbt(["build"])
+        # A change, a new key, a delete and a late event: all that a batch has to do.
+        arrives("(1, 'b', 11, 'U', 2), (4, 'a', 12, 'I', 2), (2, null, 13, 'D', 2)")
+        arrives("(3, 'z', 2, 'U', 2)")
+        with recorded_statements() as batch:
+            run_dbt(["build"])
+        assert rows(project, "select id, a from {s}.items order by id") == [
+            (1, "b"),
+            (3, "a"),
+            (4, "a"),
+        ]
+        assert batch.by_node().keys() <= NODES, batch.by_node()
+        assert len(batch.of()) <= MOST, f"{batch.by_node()}\n{batch.listed()}"
+
+        with recorded_statements() as idle:
+            run_dbt(["build"])
+        assert len(idle.of()) <= MOST_IDLE, f"{idle.by_node()}\n{idle.listed()}"

@@ -1,0 +1,155 @@
+"""The documentation: links lead somewhere, and what it names is there."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"^(?: {4}|\t).*$", re.MULTILINE)
+CODE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+MACRO = re.compile(r"{%-? *macro +(\w+)")
+PATH = re.compile(r"[\w.-]+(?:/[\w.<>-]+)+\.\w+")
+OURS = re.compile(r"_[a-z]+(?:_[a-z]+)+|(?:spark|sparkcdc|default)__\w+")
+# Where a message has a name or value: the ellipsis, and the examples of the quarantine's page.
+GAPS = re.compile(r"\.\.\.|\b(?:W|U|id|x|price|1\.255|int|decimal\(6,2\))(?!\w)")
+# Columns, which are named like macros of ours.
+COLUMNS = {"_event_id", "_cdc_is_latest"}
+
+
+def prose(page: Path) -> str:
+    """The text of a page without its blocks of code."""
+    return INDENTED.sub("", FENCED.sub("", page.read_text(encoding="utf-8")))
+
+
+def links(page: Path) -> list[str]:
+    """Targets of the links of a page that lead to files of this repository."""
+    found = LINK.findall(CODE.sub("", prose(page)))
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        text = re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        found.add(slug + (f"-{seen[slug]}" if seen[slug] else ""))
+        seen[slug] += 1
+    return found
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            yield f"{target}: no such file"
+        elif anchor and anchor not in anchors(file):
+            yield f"{target}: no such heading"
+
+
+def spans(text: str) -> list[str]:
+    """What stands in code spans."""
+    return [" ".join(span.split()) for _, span in CODE.findall(text)]
+
+
+def macros() -> set[str]:
+    """Names of all macros of the package and of the adapter."""
+    files = [*ROOT.glob("macros/**/*.sql"), *ROOT.glob("src/dbt/include/**/*.sql")]
+    return {name for file in files for name in MACRO.findall(file.read_text(encoding="utf-8"))}
+
+
+def messages() -> str:
+    """The sources of the package with their texts in one piece, as messages show them."""
+    files = [*ROOT.glob("macros/**/*.sql"), *ROOT.glob("src/**/*.py")]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return re.sub(r"[\"']\s*~?\s*f?[\"']", "", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page: `x`\n\n[right](#a-page-x) [gone](gone.md) [wrong](#a-page)\n\n"
+        "    [code](no.md)\n"
+    )
+    assert list(broken_links(page)) == ["gone.md: no such file", "#a-page: no such heading"]
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            targets = (target.partition("#")[0] for target in links(page))
+            waiting += [(page.parent / target).resolve() for target in targets if target]
+    decisions = set((DOCS / "decisions").glob("*.md"))
+    # The bench writes its pages; the README leads to its introduction.
+    written = set(DOCS.glob("benchmarks*.md"))
+    assert set(PAGES) - reached - decisions - written == {ROOT / "CONTRIBUTING.md"}
+
+
+def test_the_page_on_a_batch_names_files_and_macros_that_exist() -> None:
+    named = spans((DOCS / "batch.md").read_text(encoding="utf-8"))
+    paths = [found for span in named for found in PATH.findall(span) if "<" not in found]
+    assert len(paths) > 20 and [path for path in paths if not (ROOT / path).exists()] == []
+    public = {span[4:] for span in named if re.fullmatch(r"cdc\.[a-z]+_?[a-z]+", span)}
+    private = {span for span in named if OURS.fullmatch(span)} - COLUMNS
+    assert len(private) > 30 and sorted((public | private) - macros()) == []
+
+
+def first_columns(text: str) -> list[str]:
+    """Code spans in the first columns of tables."""
+    cells = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)
+    return [span for cell in cells for span in spans(cell)]
+
+
+def test_messages_are_those_of_the_software() -> None:
+    errors = (DOCS / "troubleshooting.md").read_text(encoding="utf-8").partition("## No error")[0]
+    reasons = (DOCS / "quarantine.md").read_text(encoding="utf-8").partition("## Reasons")[2]
+    said = " ".join(messages().split())
+    quoted = [
+        part.strip(" `")
+        for span in first_columns(errors) + first_columns(reasons)
+        for part in GAPS.split(span)
+        if part.strip(" `:()")
+    ]
+    assert len(quoted) > 80
+    assert [part for part in quoted if part not in said] == []
+
+
+def test_every_option_of_a_declaration_is_documented() -> None:
+    source = (ROOT / "macros/declare/_declaration_problems.sql").read_text(encoding="utf-8")
+    known = set(re.findall(r'"(\w+)"', source.partition("set known = [")[2].partition("]")[0]))
+    pages = [DOCS / "declaration.md", DOCS / "formats" / "debezium.md"]
+    found = {span for page in pages for span in first_columns(page.read_text(encoding="utf-8"))}
+    assert len(known) > 20 and sorted(known - found) == []
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda file: file.name)
+def test_pictures_are_whole_by_themselves(picture: Path) -> None:
+    text = picture.read_text(encoding="utf-8")
+    ET.fromstring(text)
+    outside = re.findall(r"(?:href|src|url)[=(\s]*[\"']?(?!#)\w+://[^\"')]+", text)
+    assert outside == [] and "@import" not in text
+    if picture.name != "benchmarks.svg":
+        assert "prefers-color-scheme: dark" in text
