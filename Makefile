@@ -21,14 +21,14 @@ help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n"
-	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=full takes hours, ONLY=W1 one of them"
+	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect"
 	@echo "make lint     SQL, macros and Python: style and types"
-	@echo "make format   what the linters can mend themselves"
+	@echo "make format   fixes what the linters can fix"
 	@echo "make docs     site/index.html: every model, column and macro, with lineage"
-	@echo "make capture  data/ made anew with a PostgreSQL of your own"
-	@echo "make lock     the three requirements*.lock made anew from pyproject.toml"
+	@echo "make capture  captures data/ again from a PostgreSQL of your own"
+	@echo "make lock     resolves the three requirements*.lock again from pyproject.toml"
 	@echo "make clean    removes what was built; make distclean the virtual environment too"
 
 build: java $(INSTALLED)
@@ -62,6 +62,8 @@ format: $(INSTALLED)
 	@$(BIN)/ruff format --quiet
 	@$(BIN)/sqlfluff fix --disable-progress-bar --quiet models
 
+# The shop is part of the site; without the variable dbt reads the package alone.
+docs: export CDC_REFERENCE_PROJECT := 1
 docs: spark
 	@$(BIN)/dbt --quiet docs generate --static
 	@mkdir -p site && cp target/static_index.html site/index.html
