@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLUMN_LIST = ", ".join(COLUMNS)
 
 
-# Into how many partitions by key a table is cut whose partitions are written anew.
+# Into how many partitions by key a table is cut whose partitions are rewritten.
 SLICES = 20
 
 
@@ -60,7 +60,7 @@ class _InDbt(ABC):
         return self._build(tables)
 
     def rebuild(self, tables: Sequence[Table]) -> Timing:
-        """Builds the tables anew from all events."""
+        """Rebuilds the tables from all events."""
         return self._build(tables, "--full-refresh")
 
     def apply(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
@@ -80,7 +80,7 @@ class _InDbt(ABC):
 class Cdc(_InDbt):
     """This package: staging view, history, final table; or without the history.
 
-    With `overwrite` touched partitions are written anew instead of being merged.
+    With `overwrite` touched partitions are rewritten instead of being merged.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 {#-
     Where two tables differ, cheaply: rows fall into 256 buckets by their key, and of each bucket only the count and a checksum of all
-    values are compared. The buckets that differ; the rows of the others are equal.
+    values are compared. A query of the buckets that differ, `_bucket`; the rows of the others are equal.
 -#}
 {% macro _differing_buckets(left, right, keys, columns) -%}
-    {%- set asked -%}
 with left_buckets as (
     {{ cdc._bucket_checksums(left, keys, columns) | indent(4) }}
 ),
@@ -12,7 +11,7 @@ right_buckets as (
     {{ cdc._bucket_checksums(right, keys, columns) | indent(4) }}
 )
 
-select coalesce(left_buckets._bucket, right_buckets._bucket)
+select coalesce(left_buckets._bucket, right_buckets._bucket) as _bucket
 from left_buckets
 full outer join right_buckets on left_buckets._bucket = right_buckets._bucket
 where
@@ -20,8 +19,6 @@ where
         struct(left_buckets._rows, left_buckets._sum, left_buckets._xor)
         <=> struct(right_buckets._rows, right_buckets._sum, right_buckets._xor)
     )
-    {%- endset -%}
-    {{ return(run_query(asked).columns[0].values() | map("int") | list) }}
 {%- endmacro %}
 
 

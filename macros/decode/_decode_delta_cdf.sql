@@ -4,7 +4,7 @@
     The kinds of a change are Delta's own, or those of Flink, as `cdc.changelog` writes them: `operation` names their column.
 
     Pre-images are left out, but for those of keys that an update left: no other row says that they are gone. Within a version
-    deletes come first, so that a row that is deleted and inserted anew is there.
+    deletes come first, so that a row that is deleted and inserted again is there.
 -#}
 {% macro _decode_delta_cdf(d) -%}
     {%- set keys = [] -%}

@@ -13,7 +13,7 @@
     __cdc_, but for the struct `_message`.
 
     A lateral view stands where a value is computed once and asked often: Spark moves filters below plain SELECTs and would parse
-    a payload anew for each, but never moves them below a generator. What a generator holds is computed in the SELECT below it,
+    a payload again for each, but never moves them below a generator. What a generator holds is computed in the SELECT below it,
     for Spark compiles that, and never a generator. Columns are made as the fields of one struct, for Spark compares each column that a
     SELECT computes with every other one to infer filters: planning 400 of them would take minutes.
 -#}

@@ -113,7 +113,7 @@
     {%- elif checkpoint.version > cdc._table_version(source)
         or cdc._is_other_commit(checkpoint.commit, cdc._commit_id(source, checkpoint.version)) -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has read the changes of " ~ source ~ " up to version "
-            ~ checkpoint.version ~ ", and that table has been dropped and built again: its versions begin anew." ~ rebuild) -%}
+            ~ checkpoint.version ~ ", and that table has been dropped and built again: its versions start over." ~ rebuild) -%}
     {%- endif -%}
 {%- endmacro %}
 

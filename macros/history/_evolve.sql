@@ -62,7 +62,7 @@
     {%- set problems = [] -%}
     {%- for reason in reasons | unique -%}
         {%- do problems.append(relation.schema ~ "." ~ relation.identifier ~ ": " ~ reason ~ " Or build the table and what reads it"
-            ~ " anew from the raw events, with --full-refresh after dropping it.") -%}
+            ~ " again from the raw events: drop it, then dbt build --full-refresh.") -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
 {%- endmacro %}

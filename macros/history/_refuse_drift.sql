@@ -30,7 +30,7 @@
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ node.schema ~ "." ~ node.alias ~ " was built from " ~ ("a history" if reads_events else "events") ~ " and reads "
             ~ ("events" if reads_events else "a history") ~ " now. Nothing was written. Take the change of `history` back, or build the"
-            ~ " table anew: dbt build --full-refresh --select " ~ node.name
+            ~ " table: dbt build --full-refresh --select " ~ node.name
         ) -%}
     {%- endif -%}
 {%- endmacro %}

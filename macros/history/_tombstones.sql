@@ -9,8 +9,8 @@
 
 {#-
     Whether a history has tombstones to fold. The first build writes none, for it would have to decode everything twice; the second run
-    looks for those of all events before it, once, and its checkpoint tells the later ones. A history that is folded anew finds its
-    tombstones anew.
+    looks for those of all events before it, once, and its checkpoint tells the later ones. A history that is rebuilt finds its
+    tombstones again.
 -#}
 {% macro _has_tombstones(spec, window, checkpoint) -%}
     {%- set exists = not spec.rebuild and cdc._is_there(spec.tombstones) -%}
@@ -50,7 +50,7 @@
 {%- endmacro %}
 
 
-{#- Tombstones that this run found; of a history that is folded anew, all there are. -#}
+{#- Tombstones that this run found; of a history that is rebuilt, all there are. -#}
 {% macro _add_tombstones(spec, events, changes) -%}
     {%- set times = "_ts, " if spec.time == "_ts" else "" -%}
     {%- set found -%}
@@ -85,7 +85,7 @@
 
 
 {#-
-    Adds those tombstones that are not there yet; to a history that is folded anew belong these alone. Another build may add some at the
+    Adds those tombstones that are not there yet; to a history that is rebuilt belong these alone. Another build may add some at the
     same time, and make the table.
 -#}
 {% macro _insert_tombstones(spec, found) -%}

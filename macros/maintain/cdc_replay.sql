@@ -14,7 +14,7 @@
     {%- set relation = cdc._relation_of(node) -%}
     {%- if d.key_changes -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ table ~ " reads events by way of the resolver, which does not go back. Resolve them anew, which changes the rows"
+            "cdc: " ~ table ~ " reads events by way of the resolver, which does not go back. Resolve them again, which changes the rows"
             ~ " concerned only: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1]) ~ ", then dbt build."
         ) -%}
     {%- elif not d.arrival -%}

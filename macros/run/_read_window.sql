@@ -51,7 +51,7 @@
 
 
 {#-
-    The checkpoint, as far as it says something of the raw table as it is now: one that was created anew counts its arrivals anew, and
+    The checkpoint, as far as it says something of the raw table as it is now: one that was recreated counts from the start, and
     numbers of two expressions do not compare. Without a `read_to` everything is read.
 -#}
 {% macro _own_checkpoint(spec, d, checkpoint, raw_id) -%}
@@ -63,7 +63,7 @@
         {%- do changed.append("`arrival` was `" ~ checkpoint.arrival ~ "` and is `" ~ d.arrival ~ "`") -%}
     {%- endif -%}
     {%- if none not in [raw_id, checkpoint.get("raw_id")] and raw_id != checkpoint.raw_id -%}
-        {%- do changed.append(d.relation ~ " was created anew") -%}
+        {%- do changed.append(d.relation ~ " was recreated") -%}
     {%- endif -%}
     {%- if not changed -%}
         {{ return(checkpoint) }}
@@ -95,7 +95,7 @@
     {%- if highest is not none and highest < last -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ spec.relation ~ " has read " ~ d.table ~ " up to `" ~ d.arrival ~ "` " ~ last ~ ", and the highest in " ~ d.relation
-            ~ " is " ~ highest ~ ": it would read no event again. Nothing was written. If the sequence began anew, or a row had a"
+            ~ " is " ~ highest ~ ": it would read no event again. Nothing was written. If the sequence started over, or a row had a"
             ~ " number that was too high, set the table back to what it has not read: dbt run-operation cdc_replay --args '{table: "
             ~ spec.node.name ~ ("" if d.history else ", since: <the first one to read>") ~ "}'"
         ) -%}

@@ -83,7 +83,7 @@ def resolve(
     if known is not None:
         arrived = F.max("_arrived" if "_arrived" in events.columns else F.lit(None))
         read_to, last_run = known.agg(arrived, F.max("_resolved")).collect()[0]
-    # Grows, also when the table was made anew: who reads it by this number misses nothing.
+    # Grows, also when the table was recreated: who reads it by this number misses nothing.
     run = max((last_run or 0) + 1, int(time.time()))
 
     new = _new_events(events, known, read_to)
@@ -283,8 +283,8 @@ def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: boo
     chain break or grow.
 
     Returns:
-        Their labels and segments so far; `_at_key` and `_at_old`, whether the key is cut anew;
-        `_follows` and `_ended_follows`, whether all of the entity is here: it is labelled anew.
+        Their labels and segments so far; `_at_key` and `_at_old`, whether the key is cut again;
+        `_follows` and `_ended_follows`, whether all of the entity is here: it is labelled again.
     """
     stored = known.select(*_narrow(known, keys), *LABELS, *SEGMENTS, "_former_entity_ids")
     stored = stored.where("_op <> 'T'")
@@ -512,7 +512,7 @@ def _whole_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _kept_segments(loaded: DataFrame) -> DataFrame:
-    """Segments of known events at keys that are not cut anew; `_kept` is a label that stays."""
+    """Segments of known events at keys that are not cut again; `_kept` is a label that stays."""
     parts = F.array(
         F.when(
             ~F.col("_at_key"),

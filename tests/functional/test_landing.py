@@ -167,7 +167,7 @@ class TestLanding:
         _append(spark, raw, 4, source, Plan(late, [], []))
         assert lines() == sorted(first + second + third)
 
-        # The log built anew from the raw table: nothing is landed again.
+        # The log rebuilt from the raw table: nothing is landed again.
         before = rows(f"describe history {raw} limit 1")[0][0]
         run_dbt(["run", "--full-refresh"])
         run_dbt(["run"])

@@ -9,19 +9,15 @@
 {%- set columns = cdc._column_names(compare_to) if execute else ["_"] %}
 {%- set list = cdc._column_list(columns) %}
 
-{%- set looks = execute and flags.WHICH in ["build", "test"] %}
-{%- set buckets = cdc._differing_buckets(model, compare_to, keys, columns) if keys and looks else none %}
+{%- if keys %}
 
-{%- if buckets == [] %}
+{%- set where = "where " ~ cdc._bucket_of(keys) ~ " in (select _bucket from differing_buckets)" %}
 
-select 'equal, by counts and checksums' as difference
-where false
+with differing_buckets as (
+    {{ cdc._differing_buckets(model, compare_to, keys, columns) | indent(4) }}
+),
 
-{%- elif keys %}
-
-{%- set where = "where " ~ cdc._bucket_of(keys) ~ " in (" ~ (buckets | join(", ")) ~ ")" if buckets else "" %}
-
-with expected_rows as (
+expected_rows as (
     select
         {{ list }},
         true as _is_there

@@ -137,7 +137,7 @@ sources:
 
 
 class TestCommits:
-    """Each commit is an arrival, which rows keep when their file is written anew."""
+    """Each commit is an arrival, which rows keep when their file is rewritten."""
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -205,7 +205,7 @@ class TestIdentity:
         """But for the column that is not declared any more, which nothing fills again."""
 
         def seen() -> dict[str, list[tuple[Any, ...]]]:
-            # A final table that is built anew has no column that is not declared any more.
+            # A final table that is rebuilt has no column that is not declared any more.
             found = {n: self.current(story, n, "id, a, city") for n in TABLES}
             return found | {
                 f"{n}_history": [version[:5] for version in self.versions(story, n)]

@@ -1,4 +1,4 @@
-"""Final tables whose touched partitions are written anew hold the open versions."""
+"""Final tables whose touched partitions are rewritten hold the open versions."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Tables:
         self.project, self.spark, self.schema = project, spark, project.test_schema
 
     def empty(self) -> None:
-        """Drops what was built, and makes the table of events anew."""
+        """Drops what was built, and makes the table of events again."""
         for table in TABLES + [f"{name}_history_tombstones" for name in ("changes", "tracked")]:
             self.spark.sql(f"drop table if exists {self.schema}.{table}")
         self.spark.sql(

@@ -1,4 +1,4 @@
-"""Raw tables that lose events, or count anew: what was read stays, and nothing is overlooked."""
+"""Raw tables that lose events or count from the start: what was read stays, nothing is missed."""
 
 from __future__ import annotations
 

@@ -360,7 +360,7 @@ class TestSchemaChanges:
         assert rows(project, f"({added}) except all ({table})") == []
         assert rows(project, f"({table}) except all ({added})") == []
 
-        # What was dropped is not in the declaration any more: it is NULL wherever it is read anew.
+        # What was dropped is not in the declaration any more: it is NULL wherever it is read again.
         run_dbt([*BUILD, "--full-refresh"])
         project.run_sql(f"alter table {project.test_schema}.alone_final add columns (d string)")
         self.check(project, dict.fromkeys(changes, len(FORMS) - 1), len(FORMS) - 1)

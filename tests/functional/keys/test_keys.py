@@ -317,7 +317,7 @@ def test_refuses_what_it_cannot_tell_from_known_events(spark: Any, tmp_path: Pat
 
 
 def test_plain_parquet(spark: Any, tmp_path: Path) -> None:
-    """Article 000's way: no table format, and only touched partitions are written anew."""
+    """Article 000's way: no table format, and only touched partitions are rewritten."""
     path = tmp_path / "customers_keys"
     table = Table(spark, tmp_path)
     [events] = batches_of(CASES, "at once")
@@ -367,7 +367,7 @@ def test_links_by_joins_are_those_in_memory(spark: Any) -> None:
 
 BATCHES = 4
 SCENARIOS = 3_000
-# Truncates empty all worlds at once. The first run after one labels everything anew.
+# Truncates empty all worlds at once. The first run after one labels everything again.
 TRUNCATES = {0: Event(None, "T", None, None, 2, 1), 2: Event(None, "T", None, None, 5, 1)}
 Arrivals = list[tuple[Event, int]]
 

@@ -153,7 +153,7 @@ def test_what_was_edited_by_hand_is_kept_and_told(project):
     assert "+where true" in said
     assert "-{{ config(" in said
     assert project.read(path) == edited
-    # Deleted, it is made anew.
+    # Deleted, it is recreated.
     (project.folder / path).unlink()
     assert f"{path}: written" in project.run()
 

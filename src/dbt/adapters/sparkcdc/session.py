@@ -272,7 +272,7 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
 
 
 def _forget_gateway() -> None:
-    """Takes leave of the JVM: objects freed later must not call it, a later start makes anew."""
+    """Takes leave of the JVM: objects freed later must not call it, a later start gets new ones."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway

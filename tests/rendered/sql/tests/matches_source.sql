@@ -1,9 +1,40 @@
-with expected_rows as (
+with differing_buckets as (
+    with left_buckets as (
+        select
+            pmod(xxhash64(cast(`order_id` as string), cast(`line` as string)), 256) as _bucket,
+            count(*) as _rows,
+            sum(cast(xxhash64(`order_id` is null, `order_id`, `line` is null, `line`, `status` is null, `status`) as decimal(20, 0))) as _sum,
+            bit_xor(xxhash64(`order_id` is null, `order_id`, `line` is null, `line`, `status` is null, `status`)) as _xor
+        from app.current_of_history
+        group by pmod(xxhash64(cast(`order_id` as string), cast(`line` as string)), 256)
+    ),
+
+    right_buckets as (
+        select
+            pmod(xxhash64(cast(`order_id` as string), cast(`line` as string)), 256) as _bucket,
+            count(*) as _rows,
+            sum(cast(xxhash64(`order_id` is null, `order_id`, `line` is null, `line`, `status` is null, `status`) as decimal(20, 0))) as _sum,
+            bit_xor(xxhash64(`order_id` is null, `order_id`, `line` is null, `line`, `status` is null, `status`)) as _xor
+        from app.resolved_wal2json_v2
+        group by pmod(xxhash64(cast(`order_id` as string), cast(`line` as string)), 256)
+    )
+
+    select coalesce(left_buckets._bucket, right_buckets._bucket) as _bucket
+    from left_buckets
+    full outer join right_buckets on left_buckets._bucket = right_buckets._bucket
+    where
+        not (
+            struct(left_buckets._rows, left_buckets._sum, left_buckets._xor)
+            <=> struct(right_buckets._rows, right_buckets._sum, right_buckets._xor)
+        )
+),
+
+expected_rows as (
     select
         `order_id`, `line`, `status`,
         true as _is_there
     from app.resolved_wal2json_v2
-
+    where pmod(xxhash64(cast(`order_id` as string), cast(`line` as string)), 256) in (select _bucket from differing_buckets)
 ),
 
 actual_rows as (
@@ -11,7 +42,7 @@ actual_rows as (
         `order_id`, `line`, `status`,
         true as _is_there
     from app.current_of_history
-
+    where pmod(xxhash64(cast(`order_id` as string), cast(`line` as string)), 256) in (select _bucket from differing_buckets)
 )
 
 select
