@@ -24,6 +24,7 @@ def test_only_a_schema_is_needed() -> None:
         ({"schema": ""}, "add `schema:"),
         ({"database": "other"}, "Leave `database` out"),
         ({"method": "thrift"}, "use `type: spark`"),
+        ({"token": "hush"}, "a `token` and no `remote`"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_way_out(given: dict[str, Any], told: str) -> None:
@@ -42,3 +43,22 @@ def test_parameters_are_worded_as_spark_words_them() -> None:
     creds = credentials(server_side_parameters={"a": True, "b": 2, "spark.remote": "sc://x:1"})
     assert creds.server_side_parameters == {"a": "true", "b": "2"}
     assert creds.remote == "sc://x:1"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "address"),
+    [
+        ({"remote": "sc://x:1"}, "sc://x:1", "sc://x:1"),
+        ({"remote": "sc://x:1", "token": "hush"}, "sc://x:1", "sc://x:1/;token=hush"),
+        (
+            {"remote": "sc://x:1/;token=hush;use_ssl=true"},
+            "sc://x:1/;use_ssl=true",
+            "sc://x:1/;use_ssl=true;token=hush",
+        ),
+        ({"remote": "sc://x:1/;token=hush"}, "sc://x:1/", "sc://x:1/;token=hush"),
+    ],
+)
+def test_a_token_is_sent_and_not_shown(given: dict[str, Any], shown: str, address: str) -> None:
+    creds = credentials(**given)
+    assert (creds.remote, creds.address) == (shown, address)
+    assert "hush" not in repr(creds) + str(dict(creds.connection_info())) + creds.unique_field

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,30 @@ from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.session import close_session, open_session
 from dbt_common.exceptions import DbtRuntimeError
 
+# With characters that a file of properties and a shell take for their own.
+SECRET = {
+    "spark.hadoop.secret.key": "hush: =#!\\ $HOME 'a' \"\u00fc\" %d {x}",
+    "spark.hadoop.lines": "hush\nand\tso on",
+}
 QUIET = """
-import sys
+import json, sys
+from pathlib import Path
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.session import open_session
-creds = SparkCdcCredentials(schema="x", warehouse=sys.argv[1], spark_log=sys.argv[2])
+SECRET = json.loads(sys.argv[3])
+creds = SparkCdcCredentials(
+    schema="x", warehouse=sys.argv[1], spark_log=sys.argv[2], server_side_parameters=SECRET
+)
 spark = open_session(creds)
+java = spark._jvm.java.lang.ProcessHandle.current().pid()
+for seen in ("cmdline", "environ"):
+    file = Path(f"/proc/{java}/{seen}")
+    assert not file.exists() or b"hush" not in file.read_bytes()
+hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+for name, value in SECRET.items():
+    found = hadoop.get(name.removeprefix("spark.hadoop."))
+    assert found == value, (found, value)
+assert spark.conf.get("spark.authenticate") == "true"
 spark.sql("create table t using delta as select 1 as id")
 for query in ("select nope from t", "selec 1"):
     try:
@@ -70,7 +89,7 @@ def test_another_warehouse_needs_another_process(
 def test_nothing_is_printed_and_the_process_ends(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "spark.log"
     done = subprocess.run(
-        [sys.executable, "-c", QUIET, str(tmp_path / "warehouse"), str(log)],
+        [sys.executable, "-c", QUIET, str(tmp_path / "warehouse"), str(log), json.dumps(SECRET)],
         capture_output=True,
         text=True,
         timeout=120,

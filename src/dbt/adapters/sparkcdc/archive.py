@@ -33,7 +33,7 @@ def spark_home() -> Path:
         return link
     fresh = link.with_name(f".{link.name}.{os.getpid()}")
     try:
-        link.parent.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh.symlink_to(own, target_is_directory=True)
         fresh.replace(link)  # the environment that it led to may be gone
     except OSError:
@@ -74,7 +74,7 @@ def record(archive: Path) -> list[str]:
     if archive.is_file():
         return []
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
         return []
     if not os.access(archive.parent, os.W_OK):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
+
+TOKEN = re.compile(r";token=([^;]*)")
 
 
 @dataclass
@@ -19,6 +22,8 @@ class SparkCdcCredentials(Credentials):
         warehouse: Folder of tables and metastore; relative to the project.
         spark_log: File that gets everything the JVM prints; relative to the project.
         remote: Spark Connect url (`sc://host:port`); without it Spark runs inside dbt's process.
+            A `token` in it is moved to that field, so that the url can be shown.
+        token: Bearer token of the Spark Connect server. No message, log or `dbt debug` shows it.
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
         server_side_parameters: Spark settings; each one overrides the adapter's default.
@@ -30,6 +35,7 @@ class SparkCdcCredentials(Credentials):
     warehouse: str = "warehouse"
     spark_log: str = "logs/spark.log"
     remote: str | None = None
+    token: str | None = field(default=None, repr=False)
     quick_start: bool | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     method: str = "session"
@@ -55,7 +61,26 @@ class SparkCdcCredentials(Credentials):
         self.server_side_parameters = {
             key: _spark_value(value) for key, value in self.server_side_parameters.items()
         }
-        self.remote = self.server_side_parameters.pop("spark.remote", self.remote)
+        remote = self.server_side_parameters.pop("spark.remote", self.remote)
+        if remote and (found := TOKEN.search(remote)):
+            self.token = self.token or found[1]
+            remote = TOKEN.sub("", remote)
+        self.remote = remote
+        if self.token and not self.remote:
+            raise DbtRuntimeError(
+                "The profile of type sparkcdc has a `token` and no `remote`: add `remote: "
+                "sc://host:port`, the Spark Connect server that it is for, or leave it out."
+            )
+
+    @property
+    def address(self) -> str:
+        """The url that Spark Connect is reached at, with the token: not to be shown."""
+        url = self.remote or ""
+        if not self.token:
+            return url
+        # Parameters stand behind a path, which is always empty.
+        separator = ";" if "/;" in url else ";" if url.endswith("/") else "/;"
+        return f"{url}{separator}token={self.token}"
 
     @property
     def type(self) -> str:

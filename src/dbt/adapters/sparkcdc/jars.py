@@ -63,7 +63,8 @@ def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
         DbtRuntimeError: Nothing could be resolved.
     """
     home = _home(wanted)
-    home.parent.mkdir(parents=True, exist_ok=True)
+    # Jars are code that later runs: nobody else may put one there.
+    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = [jar for jar in resolve(",".join(wanted)) if not _spark_has_it(jar)]
     if not found:
         raise DbtRuntimeError(f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}")

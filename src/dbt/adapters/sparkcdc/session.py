@@ -21,6 +21,7 @@ from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.settings import BRIEF_RUN, LONG_RUN, launch_settings
+from dbt.adapters.sparkcdc.submit import submitted
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -177,14 +178,20 @@ def _open_remote(creds: SparkCdcCredentials) -> SparkSession:
     try:
         # Connect has no newSession(): each create() dials a session of its own.
         builder = SparkSession.builder.config(map=dict(creds.server_side_parameters))
-        spark = builder.remote(str(creds.remote)).create()
+        spark = builder.remote(creds.address).create()
     except Exception as exc:
         raise DbtRuntimeError(
-            f"Spark Connect at {creds.remote} cannot be used: {message_of(exc)}\n"
+            f"Spark Connect at {creds.remote} cannot be used: {_without(creds.token, exc)}\n"
             "Check that the server runs, and that `pip install 'pyspark[connect]'` is done."
         ) from exc
     _remote.add(spark)
     return spark
+
+
+def _without(token: str | None, exc: Exception) -> str:
+    """The message of an error, which may quote the url."""
+    message = message_of(exc)
+    return message.replace(token, "***") if token else message
 
 
 def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
@@ -250,8 +257,11 @@ def _launch(
 
 
 def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> Any:
-    """Launches a JVM whose output goes to the log, with the settings on its command line."""
-    from pyspark import SparkConf
+    """Launches a JVM whose output goes to the log.
+
+    Its settings are in a file that only this user can read, and that is gone once they were read:
+    every user of the machine sees the arguments of a process.
+    """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
@@ -264,7 +274,8 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
         if inherited:
             options["pass_fds"] = tuple(inherited)  # type: ignore[assignment]
         try:
-            return launch_gateway(SparkConf(loadDefaults=False).setAll(list(conf.items())), options)
+            with submitted(conf):
+                return launch_gateway(None, options)
         except PySparkRuntimeError as exc:
             said = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
             last = "\n".join(said[-LOG_LINES_SHOWN:])

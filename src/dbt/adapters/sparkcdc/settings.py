@@ -87,6 +87,8 @@ def launch_settings(
     if parameters.get("spark.master", "local").startswith("local"):
         # A laptop's host name may not resolve; nobody else has to reach a local driver.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Other users of the machine reach its ports. Spark makes up the secret by itself.
+        settings["spark.authenticate"] = "true"
     settings |= parameters
     log4j = Path(__file__).with_name("log4j2.properties")
     options = [

@@ -1,0 +1,46 @@
+"""Spark's settings on their way to its JVM."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+
+@contextmanager
+def submitted(settings: Mapping[str, str]) -> Iterator[Path]:
+    """Has the next JVM that pyspark launches read settings from a file, for as long as it lasts.
+
+    Args:
+        settings: Spark settings by name; they win over those of Spark's own `conf` folder.
+
+    Yields:
+        The file, which its owner alone can read.
+    """
+    before = os.environ.get(ARGUMENTS)
+    handle, name = tempfile.mkstemp(prefix="dbt-spark-cdc-", suffix=".properties")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(
+                f"{_escaped(key)} {_escaped(value)}\n" for key, value in settings.items()
+            )
+        ours = ["--load-spark-defaults", "--properties-file", name]
+        os.environ[ARGUMENTS] = f"{shlex.join(ours)} {before or 'pyspark-shell'}"
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+        if before is None:
+            os.environ.pop(ARGUMENTS, None)
+        else:
+            os.environ[ARGUMENTS] = before
+
+
+def _escaped(text: str) -> str:
+    """A name or a value as a file of Java properties spells it."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+    return "".join(special.get(char) or (f"\\{char}" if char in " :=#!" else char) for char in text)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from dbt.adapters.sparkcdc.submit import ARGUMENTS, submitted
+
+
+def test_settings_are_in_a_file_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ARGUMENTS, raising=False)
+    with submitted({"spark.hadoop.secret.key": "hush"}) as file:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        arguments = os.environ[ARGUMENTS]
+        assert str(file) in arguments and arguments.endswith(" pyspark-shell")
+        assert "hush" not in arguments
+    assert not file.exists() and ARGUMENTS not in os.environ
+
+
+def test_the_users_own_arguments_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ARGUMENTS, "--verbose pyspark-shell")
+    with pytest.raises(ZeroDivisionError), submitted({}):
+        assert os.environ[ARGUMENTS].endswith(" --verbose pyspark-shell")
+        raise ZeroDivisionError
+    assert os.environ[ARGUMENTS] == "--verbose pyspark-shell"
