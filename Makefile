@@ -56,6 +56,7 @@ lint: $(INSTALLED)
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
 	@$(BIN)/cdc generate --check
+	@$(BIN)/python scripts/reference.py --check
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check --fix --quiet

@@ -296,7 +296,13 @@ def _console() -> Console:
     multiple=True,
     help="dbt selector of nodes to build before each look, such as landing models. Repeatable.",
 )
-@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two looks at the source tables.",
+)
 @click.option(
     "--full-every",
     type=click.FloatRange(min=1),

@@ -21,8 +21,8 @@ class SparkCdcCredentials(Credentials):
         schema: Schema (Spark: database) that models are built in.
         warehouse: Folder of tables and metastore; relative to the project.
         spark_log: File that gets everything the JVM prints; relative to the project.
-        remote: Spark Connect url (`sc://host:port`); without it Spark runs inside dbt's process.
-            A `token` in it is moved to that field, so that the url can be shown.
+        remote: Spark Connect URL (`sc://host:port`); without it Spark runs inside dbt's process.
+            A `token` in it is moved to that field, so that the URL can be shown.
         token: Bearer token of the Spark Connect server. No message, log or `dbt debug` shows it.
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
