@@ -145,7 +145,34 @@ def test_every_option_of_a_declaration_is_documented() -> None:
     assert len(known) > 20 and sorted(known - found) == []
 
 
-@pytest.mark.parametrize("picture", sorted(DOCS.glob("*.svg")), ids=lambda file: file.name)
+def uncited(page: str) -> list[str]:
+    """Questions whose answer names no thread with the day on which it was opened."""
+    thread = r"\[[^]]+]\(https://github\.com/[\w.-]+/[\w.-]+/(?:issues|pull)/(\d+)\)"
+    cited = re.compile(
+        rf"^Threads?: (?:{thread}, [\w.-]+/[\w.-]+ #\d+, \d{{4}}-\d\d-\d\d[;.] ?)+$", re.M
+    )
+    sections = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+    return [section.split("\n")[0] for section in sections if not cited.search(section)]
+
+
+def test_every_answer_names_its_threads_with_their_dates() -> None:
+    page = (DOCS / "faq.md").read_text(encoding="utf-8")
+    assert page.count("\n## ") > 15 and uncited(page) == []
+    for number, named in re.findall(r"/(?:issues|pull)/(\d+)\), \S+ #(\d+)", page):
+        assert number == named
+    assert uncited("## Why?\n\nBecause.\n") == ["Why?"]
+
+
+def test_every_claim_of_the_comparison_has_a_source_with_a_date() -> None:
+    text, _, sources = (DOCS / "comparison.md").read_text(encoding="utf-8").partition("## Sources")
+    rows = re.findall(
+        r"^\| \[(\d+)] \| .*\(https://\S+\).* \| \d{4}-\d\d(?:-\d\d)? \|$", sources, re.M
+    )
+    assert rows == [str(number) for number in range(1, len(rows) + 1)] and len(rows) > 10
+    assert set(re.findall(r"\[(\d+)]", text)) == set(rows)
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.rglob("*.svg")), ids=lambda file: file.name)
 def test_pictures_are_whole_by_themselves(picture: Path) -> None:
     text = picture.read_text(encoding="utf-8")
     ET.fromstring(text)
