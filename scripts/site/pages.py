@@ -1,0 +1,168 @@
+"""Hooks of mkdocs: what the site has beside docs/, and lists as code hosts read them.
+
+The pages link to files all over the repository. These become pages of the site: Markdown as it is,
+everything else as a listing. So no link leaves the site for a host where the repository may be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+from mkdocs.structure.nav import Link, Section
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.nav import Navigation
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+# What dbt writes for `dbt docs generate --static`, and where the site has it.
+LINEAGE, LINEAGE_PAGE = ROOT / "target" / "static_index.html", "lineage.html"
+WORKER = Path(__file__).with_name("iframe-worker.js")
+# Pages of the repository's root, by their place in the site.
+HOME = {"README.md": "index.md"}
+LANGUAGES = {".sql": "sql", ".py": "python", ".yml": "yaml", ".csv": "text", ".md": "markdown"}
+
+LINK = re.compile(r"(\]\()((?!\w+:|#)[^()\s#]+)(#[^()\s]*)?(\))")
+CODE = re.compile(r"^( {4}|\t).*$|`[^`\n]+`", re.MULTILINE)
+ITEM = re.compile(r"^(?:\d+\.|-) (?=\S)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Lists every decision in the navigation."""
+    for section in config.nav or []:
+        if "Decisions" in section:
+            section["Decisions"] += [f"decisions/{path.name}" for path in _decisions()]
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Adds the pages that are not in docs/, and whatever a page of docs/ links to outside of it."""
+    waiting = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    waiting += [path for file in files for path in _linked(Path(config.docs_dir) / file.src_uri)]
+    added: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in added or path.is_relative_to(config.docs_dir):
+            continue
+        added.add(path)
+        files.append(File.generated(config, place(path), content=_page(path)))
+        if path.suffix == ".md":
+            waiting += _linked(path)
+    files.append(File.generated(config, "decisions/index.md", content=_list_of_decisions()))
+    files.append(File.generated(config, f"assets/{WORKER.name}", abs_src_path=str(WORKER)))
+    lineage = LINEAGE.read_text(encoding="utf-8") if LINEAGE.exists() else _no_lineage()
+    files.append(File.generated(config, LINEAGE_PAGE, content=lineage))
+    return files
+
+
+def on_nav(nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:
+    """Leads from the reference to the lineage, which is no page of mkdocs."""
+    for section in nav.items:
+        if isinstance(section, Section) and section.title == "Reference":
+            section.children.append(Link("Lineage of the reference project", LINEAGE_PAGE))
+    return nav
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Leads links outside of docs/ to the pages made of their files, and widens numbered lists."""
+    if page.file.generated_by is None:
+        markdown = _relinked(markdown, Path(config.docs_dir) / page.file.src_uri)
+    return widened(markdown)
+
+
+def place(path: Path) -> str:
+    """Where the site has a file or folder of the repository.
+
+    Args:
+        path: An absolute path below the root of the repository.
+    """
+    name = path.relative_to(ROOT).as_posix()
+    if path == ROOT / "docs" / "decisions":
+        return "decisions/index.md"
+    if path.is_relative_to(ROOT / "docs"):
+        return path.relative_to(ROOT / "docs").as_posix()
+    if path.suffix == ".md":
+        return HOME.get(name, name)
+    return f"source/{name}.md"
+
+
+def widened(markdown: str) -> str:
+    """Lists with the four blanks that Python-Markdown wants inside an item.
+
+    Code hosts take as many as the marker is wide: three for `1. `, two for `- `.
+
+    Args:
+        markdown: A page as it is in the repository.
+    """
+    lines, width = [], 4
+    for line in markdown.split("\n"):
+        item = ITEM.match(line)
+        if item:
+            width = len(item[0])
+        elif line and not line.startswith(" "):
+            width = 4
+        inside = width < 4 and line.startswith(" " * width)
+        lines.append(" " * (4 - width) + line if inside else line)
+    return "\n".join(lines)
+
+
+def _decisions() -> list[Path]:
+    return sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+
+def _list_of_decisions() -> str:
+    """A page with the titles of all decisions."""
+    titles = ((path, path.read_text(encoding="utf-8").split("\n")[0]) for path in _decisions())
+    listed = "\n".join(f"- [{title.strip('# ')}]({path.name})" for path, title in titles)
+    return f"# Decisions\n\nWhat was decided, why, and what it costs.\n\n{listed}\n"
+
+
+def _page(path: Path) -> str:
+    """The page made of a file or a folder of the repository."""
+    name = path.relative_to(ROOT).as_posix()
+    if path.is_dir():
+        inside = (child for child in sorted(path.rglob("*")) if child.is_file())
+        listed = "\n".join(f"- `{child.relative_to(path).as_posix()}`" for child in inside)
+        return f"# {name}/\n\n{listed}\n"
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return _relinked(text, path)
+    return f"# {name}\n\n~~~~{LANGUAGES.get(path.suffix, 'text')}\n{text.rstrip()}\n~~~~\n"
+
+
+def _linked(page: Path) -> Iterator[Path]:
+    """Files and folders of the repository, outside of docs/, that a page links to."""
+    if page.suffix != ".md":
+        return
+    for match in LINK.finditer(CODE.sub("", page.read_text(encoding="utf-8"))):
+        target = (page.parent / match[2]).resolve()
+        if target.exists() and target.is_relative_to(ROOT):
+            yield target
+
+
+def _relinked(markdown: str, page: Path) -> str:
+    """A page whose links lead to the places that the site has for their targets."""
+    start = os.path.dirname(place(page))
+
+    def there(match: re.Match[str]) -> str:
+        target = (page.parent / match[2]).resolve()
+        if not target.exists() or not target.is_relative_to(ROOT):
+            return match[0]
+        path = os.path.relpath(place(target), start or ".")
+        return f"{match[1]}{path}{match[3] or ''}{match[4]}"
+
+    return LINK.sub(there, markdown)
+
+
+def _no_lineage() -> str:
+    return (
+        "<!doctype html>\n<title>Lineage</title>\n<p>Run <code>make docs</code>: it asks dbt for"
+        " the lineage of every model and column, and puts it here.</p>\n"
+    )

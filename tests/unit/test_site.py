@@ -1,0 +1,166 @@
+"""The documentation as a site: it builds strictly, shows what the pages say, asks no other host."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import Abort
+from mkdocs.plugins import BasePlugin
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    ROOT / "README.md": "index.html",
+    ROOT / "CONTRIBUTING.md": "CONTRIBUTING.html",
+    ROOT / "CHANGELOG.md": "CHANGELOG.html",
+} | {
+    page: page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+}
+# Lists, code and tables. Paragraphs differ where a list is loose, and nobody sees it.
+BLOCKS = re.compile(r"<(ul|ol|li|pre|table|tr|h[1-6]|img|blockquote)[ >]")
+
+
+class Resources(HTMLParser):
+    """What a page loads by itself, other than what it links to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag != "a":
+            self.found += [value for name in ("src", "href", "data") if (value := given.get(name))]
+
+
+def config(folder: Path, plugin: BasePlugin | None = None) -> MkDocsConfig:
+    loaded = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder))
+    if plugin is not None:
+        loaded.plugins["test"] = plugin
+    return loaded
+
+
+def write(settings: MkDocsConfig) -> None:
+    """Builds as the command `mkdocs build` does."""
+    settings.plugins.on_startup(command="build", dirty=False)
+    build(settings)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    write(config(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    file = ROOT / "scripts" / "site" / "pages.py"
+    spec = importlib.util.spec_from_file_location("site_pages", file)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
+    home = (site / "index.html").read_text(encoding="utf-8")
+    menu = home[home.index("<nav class=md-nav") if "<nav class=md-nav" in home else 0 :]
+    for page in PAGES.values():
+        assert (site / page).exists()
+        assert page == "index.html" or f'href="{page}"' in menu or f"href={page}" in menu, page
+    assert (site / "lineage.html").exists() and "lineage.html" in menu
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_shows_what_code_hosts_show(page: Path, site: Path) -> None:
+    markdown = MarkdownIt("commonmark").enable("table").render(page.read_text(encoding="utf-8"))
+    text = (site / PAGES[page]).read_text(encoding="utf-8")
+    article = text[text.index("<article") : text.index("</article>")]
+    assert Counter(BLOCKS.findall(article)) == Counter(BLOCKS.findall(markdown))
+
+
+def test_no_page_or_style_asks_another_host(site: Path) -> None:
+    for file in site.rglob("*.html"):
+        if file.name != "lineage.html":
+            loaded = Resources(file.read_text(encoding="utf-8")).found
+            assert [url for url in loaded if re.match(r"(\w+:)?//", url)] == [], file.name
+    for file in site.rglob("*.css"):
+        text = file.read_text(encoding="utf-8")
+        assert re.findall(r"(?:url\([\"']?|@import\s+[\"']?)(?:\w+:)?//[^)\"']+", text) == []
+    # The theme's script would fetch a library for pages with such diagrams.
+    assert not any('class="mermaid"' in file.read_text() for file in site.rglob("*.html"))
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("[gone](gone.md)", "contains a link 'gone.md'"),
+        ("[gone](keys.md#gone)", "contains a link 'keys.md#gone'"),
+    ],
+)
+def test_a_broken_link_stops_the_build(
+    added: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Breaks(BasePlugin):
+        def on_page_markdown(self, markdown: str, /, *, page: Any, **_: Any) -> str:
+            return markdown + f"\n\n{added}\n" if page.file.src_uri == "faq.md" else markdown
+
+    with pytest.raises(Abort), caplog.at_level(logging.WARNING, "mkdocs"):
+        write(config(tmp_path, Breaks()))
+    assert said in caplog.text
+
+
+def test_lists_are_widened_and_nothing_else(hooks: ModuleType) -> None:
+    text = (
+        "1. One\n\n       code\n\n   more\n\n- two\n  goes on\n\n      code\n\nThree\n\n    code\n"
+    )
+    assert hooks.widened(text) == (
+        "1. One\n\n        code\n\n    more\n\n- two\n    goes on\n\n        code\n\n"
+        "Three\n\n    code\n"
+    )
+
+
+def test_links_out_of_the_documentation_lead_to_pages_of_the_site(hooks: ModuleType) -> None:
+    page = ROOT / "docs" / "formats" / "dms.md"
+    same = "[b](../keys.md#x) [c](https://example.org) [d](no.md)"
+    assert hooks._relinked(f"[a](../../macros/feed/as_of.sql) {same}", page) == (
+        f"[a](../source/macros/feed/as_of.sql.md) {same}"
+    )
+    assert hooks.place(ROOT / "README.md") == "index.md"
+
+
+def test_search_works_in_a_page_opened_as_a_file(site: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not chromium:
+        pytest.skip("no chromium is installed")
+    said: list[str] = []
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("console", lambda line: said.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda sent: said.append(sent.url) if "://" in sent.url else None)
+        page.goto((site / "index.html").as_uri())
+        page.click(".md-search__input")
+        page.keyboard.type("quarantine")
+        page.wait_for_selector(".md-search-result__item", timeout=15_000)
+        links = page.eval_on_selector_all(".md-search-result__link", "all => all.map(a => a.href)")
+        browser.close()
+    assert any("quarantine.html" in link for link in links)
+    assert [line for line in said if not line.startswith("file://")] == []
