@@ -15,7 +15,7 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test bench soak conformance e2e lint format docs capture lock clean distclean java spark
+.PHONY: help build test bench soak conformance e2e lint format docs package capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
@@ -27,6 +27,7 @@ help:
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   fixes what the linters can fix"
 	@echo "make docs     the documentation as a site, site/index.html, with the lineage of every model and column"
+	@echo "make package  dist/: the wheel, its sources and the dbt package as an archive"
 	@echo "make capture  captures data/ again from a PostgreSQL of your own"
 	@echo "make lock     resolves the three requirements*.lock again from pyproject.toml"
 	@echo "make clean    removes what was built; make distclean the virtual environment too"
@@ -71,6 +72,9 @@ docs: spark
 	@$(BIN)/dbt --quiet docs generate --static
 	@$(BIN)/mkdocs build --quiet
 	@echo "site/index.html is ready, with the lineage in site/lineage.html: any browser opens them, no server needed"
+
+package: $(INSTALLED)
+	@$(BIN)/python scripts/package.py
 
 capture: $(INSTALLED)
 	@$(BIN)/python -m capture --seed 20261121 --events 24000 --batches 4 --out data

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from dbt.cli.main import dbtRunner
+
+from scripts.package import build_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,3 +89,29 @@ def test_a_consumer_builds_batch_after_batch(consumer: Path) -> None:
     ran = json.loads((consumer / "target" / "run_results.json").read_text())["results"]
     compiled = {r["unique_id"]: r["compiled_code"] for r in ran if r["unique_id"] in hooks}
     assert not any((code or "").strip() for code in compiled.values())
+
+
+@pytest.fixture
+def archive_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of the built archive: dbt downloads a tarball, and only by HTTP."""
+    archive = build_archive(tmp_path / "dist")
+    # Whatever stands between this machine and others does not stand before its own server.
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    serve = partial(SimpleHTTPRequestHandler, directory=str(archive.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/{archive.name}"
+        server.shutdown()
+
+
+def test_a_consumer_installs_the_built_archive(consumer: Path, archive_url: str) -> None:
+    (consumer / "packages.yml").write_text(
+        f"packages:\n  - tarball: {archive_url}\n    name: cdc\n"
+    )
+    dbt(consumer, "deps")
+    installed = consumer / "dbt_packages" / "cdc"
+    assert not installed.is_symlink() and not (installed / "models").exists()
+    built = dbt(consumer, "build", "--select", "+customers", "--vars", "batch: 1")
+    assert built["customers_history"] == built["customers"] == "success"
+    # The generic tests come with the archive as well.
+    assert "pass" in {status for name, status in built.items() if "one_current_row" in name}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -32,19 +33,20 @@ def rules() -> dict[str, type[BaseRule]]:
 
 
 def lint(folder: Path, sql: str, **core: str) -> list[tuple[str, int]]:
-    """Codes and lines of what is reported in a model, in a folder with a .sqlfluff of its own.
+    """Codes and lines of what is reported in a model of a project with its own .sqlfluff.
 
     Args:
-        folder: An empty folder.
+        folder: Where to make the project; each in a folder of its own, for sqlfluff remembers them.
         sql: The model.
         **core: Options of the section `sqlfluff`.
     """
     options = {"dialect": "sparksql", "templater": "jinja", "rules": "cdc", **core}
     lines = [f"{key} = {value}" for key, value in options.items()]
+    folder = Path(tempfile.mkdtemp(dir=folder))
     (folder / ".sqlfluff").write_text(
         "[sqlfluff]\n" + "\n".join(lines) + "\n[sqlfluff:templater:jinja]\nlibrary_path = library\n"
     )
-    (folder / "library").mkdir(exist_ok=True)
+    (folder / "library").mkdir()
     (folder / "library" / "dbt_utils.py").write_text(LIBRARY)
     (folder / "model.sql").write_text(sql)
     linter = Linter(config=FluffConfig.from_path(str(folder / "model.sql")))
