@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -11,44 +10,16 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from dbt.cli.main import dbtRunner
 
 from scripts.package import build_archive
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.functional.consumer import copy_project, dbt
 
 
 @pytest.fixture
 def consumer(tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project, so that nothing is written into the repository."""
-    folder = tmp_path / "integration_tests"
-    shutil.copytree(
-        ROOT / "integration_tests",
-        folder,
-        ignore=shutil.ignore_patterns("dbt_packages", "target", "logs", "warehouse"),
-    )
-    (folder / "packages.yml").write_text(f"packages:\n  - local: {ROOT}\n")
-    # The reference project of the package has a profile and models of the same names.
-    for name, setting in (("dbt_project.yml", "profile: "), ("profiles.yml", "")):
-        text = (folder / name).read_text()
-        old = f"\n{setting}cdc_integration_tests" if setting else "cdc_integration_tests:"
-        assert old in text
-        (folder / name).write_text(
-            text.replace(old, old.replace("cdc_integration_tests", "cdc"), 1)
-        )
-    (folder / "models" / "landing.sql").write_text("select 1 as landed\n")
     monkeypatch.setenv("CDC_WAREHOUSE", str(warehouse))
-    return folder
-
-
-def dbt(folder: Path, *arguments: str) -> dict[str, str]:
-    """Runs dbt in the folder; returns the status of each node by name."""
-    ran = dbtRunner().invoke(
-        [*arguments, "--project-dir", str(folder), "--profiles-dir", str(folder)]
-    )
-    assert ran.exception is None
-    assert ran.success, [r.message for r in ran.result if r.status not in ("success", "pass")]
-    return {r.node.name: str(r.status) for r in getattr(ran.result, "results", [])}
+    return copy_project(tmp_path)
 
 
 def test_a_consumer_builds_batch_after_batch(consumer: Path) -> None:

@@ -1,0 +1,74 @@
+"""Tables that an older version of the package built: refused, upgraded, and right from then on."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.consumer import ROOT, copy_project, dbt, invoke
+
+SCHEMA = "upgraded"
+# `python -m tests.upgrade.make_warehouse` made it: batch 1 of the project, built by that version.
+STORED = ROOT / "tests" / "upgrade" / "warehouse.tar.gz"
+HISTORIES = ("customers_history", "orders_history")
+
+
+@pytest.fixture
+def project(tmp_path: Path, warehouse: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project of today over the tables of then, which a metastore has to be told about."""
+    monkeypatch.setenv("CDC_WAREHOUSE", str(warehouse))
+    tables = tmp_path / f"{SCHEMA}.db"
+    with tarfile.open(STORED) as packed:
+        packed.extractall(tables, filter="data")
+    spark.sql(f"create schema {SCHEMA}")
+    for table in tables.iterdir():
+        spark.sql(f"create table {SCHEMA}.{table.name} using delta location '{table}'")
+    return copy_project(tmp_path, SCHEMA)
+
+
+def rows(spark: Any, table: str) -> list[tuple[Any, ...]]:
+    """All rows of a table in one order, without what the run itself stamps."""
+    found = spark.table(f"{SCHEMA}.{table}")
+    columns = sorted(set(found.columns) - {"dbt_updated_at"})
+    return sorted((tuple(row) for row in found.select(columns).collect()), key=str)
+
+
+def commits(spark: Any, table: str) -> int:
+    return int(spark.sql(f"describe history {SCHEMA}.{table}").count())
+
+
+def test_an_older_warehouse_is_upgraded(project: Path, spark: Any) -> None:
+    dbt(project, "deps")
+    before = {table: (commits(spark, table), rows(spark, table)) for table in HISTORIES}
+    assert all("_cdc_is_latest" not in spark.table(f"{SCHEMA}.{h}").columns for h in HISTORIES)
+
+    # New events are refused before anything is written, with the command that helps.
+    snapshots = ["snapshot", "--vars", "batch: 1"]
+    dbt(project, "seed")
+    dbt(project, "run", "--vars", "batch: 1", "--select", "raw", "staging")
+    refused = invoke(project, *snapshots)
+    messages = {result.node.name: str(result.message) for result in refused.result.results}
+    remedy = "dbt run-operation cdc_upgrade --args '{dry_run: false}'"
+    assert not refused.success and all(remedy in messages[table] for table in HISTORIES), messages
+
+    # Without `dry_run: false` it only tells.
+    dbt(project, "run-operation", "cdc_upgrade")
+    assert {table: (commits(spark, table), rows(spark, table)) for table in HISTORIES} == before
+    dbt(project, "run-operation", "cdc_upgrade", "--args", "{dry_run: false}")
+    for table, (count, versions) in before.items():
+        assert commits(spark, table) == count + 1
+        assert len(rows(spark, table)) == len(versions) > 0
+
+    # From here on it is a project like any other: its tests compare the tables with the truth.
+    for batch in (1, 2, 3):
+        options = ["--vars", f"batch: {batch}", "--exclude-resource-type", "unit_test"]
+        built = dbt(project, "build", *options)
+        assert built["customers"] == built["orders"] == "success"
+
+    # And its histories are those that this version builds from all events.
+    upgraded = {table: rows(spark, table) for table in HISTORIES}
+    dbt(project, *snapshots[:1], "--full-refresh", "--vars", "batch: 3")
+    assert {table: rows(spark, table) for table in HISTORIES} == upgraded
