@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -18,10 +18,11 @@ from dbt_spark_cdc import describe as description
 from dbt_spark_cdc import generate as generation
 from dbt_spark_cdc.config_table import BadConfig, read_config
 from dbt_spark_cdc.generate import Status, Step
+from dbt_spark_cdc.init_command import init
 from dbt_spark_cdc.project import BadProject, open_project, project_settings, table_names
 from dbt_spark_cdc.project_files import Layout
-from dbt_spark_cdc.recognise import FORMATS, recognise
-from dbt_spark_cdc.sample import RECORDS, Sample, Unreadable, read_sample
+from dbt_spark_cdc.recognise import recognise
+from dbt_spark_cdc.sample import RECORDS, Unreadable, read_sample
 from dbt_spark_cdc.spark_table import read_table
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ _project_options = _together(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Writes dbt projects for change data capture, checks them, and keeps tables up to date."""
+
+
+main.add_command(init)
 
 
 @main.command()
@@ -150,8 +154,7 @@ def describe(
         _stop(str(exc))
     found = recognise(sample)
     if found is None:
-        click.echo(_unknown(sample), err=True)
-        sys.exit(1)
+        _stop(description.no_format(sample), 1)
     proposals = description.propose(sample, found, system)
     if only:
         named = sorted({change.table for change in found.changes})
@@ -360,16 +363,6 @@ def watch(
         _stop(f"{most_failures} builds failed in a row. More is in logs/dbt.log.", 1)
 
 
-def _unknown(sample: Sample) -> str:
-    record = next((record for record in sample.records if isinstance(record, dict)), {})
-    return (
-        f"cdc: no change format fits {sample.name} ({len(sample.records)} records, the first with "
-        f"{', '.join(list(record)[:12]) or 'nothing'}).\nThe formats are {', '.join(FORMATS)} and "
-        "flagged. For rows with a flag, declare the format flagged, and name the column in "
-        "`operation` or the conditions in `apply_as_deletes`."
-    )
-
-
 def _layout(project: Path) -> Layout:
     """The folders that dbt_project.yml names; dbt's own where it names none, or computes them."""
     settings = project_settings(project.resolve())
@@ -414,7 +407,7 @@ def _summary(steps: Sequence[Step], prune: bool, check: bool, verbose: bool) -> 
     return [*lines, f"{tables} table{'s' * (tables != 1)}: {', '.join(parts)}"]
 
 
-def _stop(message: str, code: int = 2) -> None:
+def _stop(message: str, code: int = 2) -> NoReturn:
     click.echo(f"cdc: {message}", err=True)
     sys.exit(code)
 

@@ -90,7 +90,7 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     types, guessed = _types(sample, found.format, changes)
     order = _order(changes, types) if found.operation else []
     ordered = _in_order(changes, order, types)
-    keys, how = _keys(ordered, list(types), _name(table or sample.name))
+    keys, how = _keys(ordered, list(types), identifier_of(table or sample.name))
     notes.append(how)
     declaration: dict[str, Any] = {"format": found.format, "keys": keys}
     if sample.payload == "value" and set(sample.beside) >= LANDED:
@@ -134,10 +134,10 @@ def _config(
     in_spark = sample.kind == "table"
     raw = sample.name.rpartition(".")
     return TableConfig(
-        table=_name(name),
-        system=_name(system or owner.rpartition(".")[2] or "raw"),
+        table=identifier_of(name),
+        system=identifier_of(system or owner.rpartition(".")[2] or "raw"),
         schema=raw[0] if in_spark else "",
-        raw_table=raw[2] if in_spark else _name(name),
+        raw_table=raw[2] if in_spark else identifier_of(name),
         declaration=declaration,
         columns=columns,
         partition="",
@@ -149,8 +149,12 @@ def _config(
     )
 
 
-def _name(text: str) -> str:
-    """A file's or table's name as an identifier: `orders.jsonl.gz` is `orders`."""
+def identifier_of(text: str) -> str:
+    """Returns a file's or table's name as an identifier: `orders.jsonl.gz` is `orders`.
+
+    Args:
+        text: The name.
+    """
     plain = PurePath(text).name.partition(".")[0] if "/" in text or "." in text else text
     plain = re.sub(r"\W", "_", plain, flags=re.ASCII).strip("_").lower() or "events"
     return f"t_{plain}" if plain[0].isdigit() else plain
@@ -336,6 +340,8 @@ def _as_number(
     digits = all(str(change.after.get(name)).strip().isdigit() for change in changes)
     if digits and (of == "string" or sample.kind == "csv"):
         return f"try_cast({expression} as decimal(38,0))"
+    if sample.kind == "csv" and of != "string":
+        return f"try_cast({expression} as {of})"
     return expression
 
 
@@ -413,6 +419,21 @@ def report(sample: Sample, found: Recognised, proposals: Sequence[Proposal]) -> 
     if len(proposals) > 1:
         yield ""
         yield f"# and so for the other {len(proposals) - 1}; --row gives rows for cdc generate"
+
+
+def no_format(sample: Sample) -> str:
+    """Returns what to say of a sample that no format fits.
+
+    Args:
+        sample: Records of a file or table.
+    """
+    record = next((record for record in sample.records if isinstance(record, dict)), {})
+    return (
+        f"no change format fits {sample.name} ({len(sample.records)} records, the first with "
+        f"{', '.join(list(record)[:12]) or 'nothing'}).\nThe formats are {', '.join(FORMATS)} and "
+        "flagged. For rows with a flag, declare the format flagged, and name the column in "
+        "`operation` or the conditions in `apply_as_deletes`."
+    )
 
 
 def yaml_lines(proposals: Sequence[Proposal]) -> Iterator[str]:

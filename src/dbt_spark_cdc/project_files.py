@@ -123,7 +123,7 @@ def staging_sql(config: TableConfig) -> str:
     Args:
         config: Row of the CONFIG table.
     """
-    lines = [f"-- depends_on: {{{{ ref('{model}') }}}}" for model in config.depends_on]
+    lines = _depends_on(config)
     if config.tags:
         lines.append(_config({"tags": list(config.tags)}))
     lines.append(f"{{{{ cdc.events(source('{config.system}', '{config.table}')) }}}}")
@@ -145,11 +145,12 @@ def keys_model(config: TableConfig) -> str:
     )
 
 
-def snapshot_yaml(config: TableConfig) -> str:
+def snapshot_yaml(config: TableConfig, tests: Sequence[Mapping[str, Any]] = (SHARE_TEST,)) -> str:
     """Returns the snapshot that keeps every version.
 
     Args:
         config: Row of the CONFIG table.
+        tests: Its data tests.
     """
     settings: dict[str, Any] = {
         "strategy": "cdc.scd2",
@@ -164,7 +165,7 @@ def snapshot_yaml(config: TableConfig) -> str:
         f"    description: Every version of {config.table}.\n"
         f"    relation: ref('{config.keys_model or config.staging}')\n"
         f"    config: {inline(settings)}\n"
-        f"    data_tests: {inline([SHARE_TEST])}\n"
+        f"    data_tests: {inline(list(tests))}\n"
     )
 
 
@@ -179,6 +180,21 @@ def final_sql(config: TableConfig) -> str:
         settings["partition_by"] = [config.partition]
     read = config.versions if config.history else config.staging
     return f"{_config(settings)}\n{{{{ cdc.current(ref('{read}')) }}}}\n"
+
+
+def quarantine_sql(config: TableConfig) -> str:
+    """Returns the view on the bad events.
+
+    Args:
+        config: Row of the CONFIG table.
+    """
+    body = f"{{{{ cdc.quarantine(source('{config.system}', '{config.table}')) }}}}"
+    return "\n".join([*_depends_on(config), body]) + "\n"
+
+
+def _depends_on(config: TableConfig) -> list[str]:
+    """The models that write the raw table, which dbt cannot know."""
+    return [f"-- depends_on: {{{{ ref('{model}') }}}}" for model in config.depends_on]
 
 
 def _merged(config: TableConfig, key: str | Sequence[str]) -> dict[str, Any]:

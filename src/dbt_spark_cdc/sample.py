@@ -9,7 +9,7 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Sample:
         payload: Column that the records were found in as JSON text; empty: they are columns.
         beside: The other columns of the table that has this one.
         notes: What was strange about it.
+        by_line: Whether each record stands on a line of its own.
+        reader: Options by which Spark reads the file as these columns.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Sample:
     payload: str = ""
     beside: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    by_line: bool = True
+    reader: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_sample(path: Path, limit: int = RECORDS) -> Sample:
@@ -103,7 +107,7 @@ def unfolded(sample: Sample) -> Sample:
         # A few bad lines are what a raw table may hold.
         if len(events) >= len(texts) / 2:
             beside = tuple(other for other in names if other != name)
-            return Sample(sample.name, sample.kind, events, {}, name, beside, sample.notes)
+            return replace(sample, records=events, types={}, payload=name, beside=beside)
     return sample
 
 
@@ -233,9 +237,10 @@ def _json(file: Path, text: str, limit: int) -> Sample:
             f"{file} begins like JSON and is none: {_json_fault(text)}. Write one event a line, or "
             "an array of events."
         )
-    if len(lines) != len(records) or text.lstrip()[0] == "[":
+    by_line = len(lines) == len(records) and text.lstrip()[0] != "["
+    if not by_line:
         notes.append("the events do not stand on a line each, as a raw table of lines needs them")
-    return Sample(file.name, "json", records, notes=notes)
+    return Sample(file.name, "json", records, notes=notes, by_line=by_line)
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -281,7 +286,8 @@ def _csv(file: Path, text: str, limit: int) -> Sample:
     except csv.Error as exc:
         raise Unreadable(f"{file} is no sound CSV: {exc}.") from exc
     notes = []
-    if rows[0][0].strip() in _FLAGS:
+    headed = rows[0][0].strip() not in _FLAGS
+    if not headed:
         names = ["Op", *(f"_c{number}" for number in range(1, len(rows[0])))]
         notes.append("the file has no line of column names: name the columns _c1, _c2, ...")
     else:
@@ -291,4 +297,5 @@ def _csv(file: Path, text: str, limit: int) -> Sample:
     if odd:
         notes.append(f"{odd} of {len(rows)} rows have another number of cells than the first line")
     records = [{name: cell or None for name, cell in zip(names, row, strict=False)} for row in rows]
-    return Sample(file.name, "csv", records, notes=notes)
+    reader = {"sep": delimiter, "header": str(headed).lower()}
+    return Sample(file.name, "csv", records, notes=notes, reader=reader)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbt_common.exceptions import DbtBaseException
 
 from dbt_spark_cdc.project import BadProject, load_credentials
 from dbt_spark_cdc.sample import RECORDS, Sample, Unreadable, unfolded
+
+if TYPE_CHECKING:
+    from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 
 
 def read_table(
@@ -26,8 +30,6 @@ def read_table(
         Unreadable: There is no such table, or no Spark to ask.
     """
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-    from dbt.adapters.sparkcdc.errors import message_of
-    from dbt.adapters.sparkcdc.session import close_session, open_session
 
     try:
         credentials = load_credentials(project, profiles, target)
@@ -39,6 +41,23 @@ def read_table(
             "add such a target and name it with --target, or name a file."
         )
     credentials.anchor(project)
+    return first_rows(name, credentials, limit)
+
+
+def first_rows(name: str, credentials: SparkCdcCredentials, limit: int = RECORDS) -> Sample:
+    """Reads the first rows of a table through a Spark of this process, or a Connect server.
+
+    Args:
+        name: Table, with its schema.
+        credentials: Where Spark is, with absolute paths.
+        limit: How many rows to read at most.
+
+    Raises:
+        Unreadable: There is no such table, or Spark does not start.
+    """
+    from dbt.adapters.sparkcdc.errors import message_of
+    from dbt.adapters.sparkcdc.session import close_session, open_session
+
     try:
         session = open_session(credentials)
         try:
