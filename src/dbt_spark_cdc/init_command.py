@@ -13,7 +13,14 @@ import click
 
 from dbt_spark_cdc import init as making
 from dbt_spark_cdc import words
-from dbt_spark_cdc.init import Answers, BadAnswers, NewProject, Problem
+from dbt_spark_cdc.init import NewProject
+from dbt_spark_cdc.init_answers import (
+    Answers,
+    BadAnswers,
+    Problem,
+    installed_package,
+    of_table,
+)
 from dbt_spark_cdc.sample import RECORDS
 
 _PATH = click.Path(path_type=Path)
@@ -104,7 +111,7 @@ def _asked(answers: Answers) -> NewProject:
 def _is_told(answers: Answers, problem: Problem) -> bool:
     """Whether the option was given for the table, or for all tables."""
     texts = answers.keys if problem.option == "--key" else answers.sequence_by
-    return any(making.of_table(text)[0] in ("", problem.table) for text in texts)
+    return any(of_table(text)[0] in ("", problem.table) for text in texts)
 
 
 def _first_questions(answers: Answers) -> Answers:
@@ -122,7 +129,7 @@ def _first_questions(answers: Answers) -> Answers:
     if (answers.ddl or answers.postgres) and not answers.format:
         kind = click.Choice(words.FORMATS)
         answers = replace(answers, format=click.prompt("Format of the changes", type=kind))
-    if not answers.package and not making.installed_package():
+    if not answers.package and not installed_package():
         told = click.prompt("dbt package: its folder, or its git ADDRESS@TAG")
         answers = replace(answers, package=told)
     return answers

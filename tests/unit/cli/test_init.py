@@ -1,0 +1,612 @@
+"""`cdc init`: what it writes from each kind of input, and every answer that it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+from dbt_spark_cdc import init as making
+from dbt_spark_cdc import init_answers, init_command, init_tables, schemas
+from dbt_spark_cdc.cli import main
+from dbt_spark_cdc.sample import Sample
+
+ROOT = Path(__file__).resolve().parents[3]
+ROWS = """\
+op,id,name,changed_at
+I,1,Ann,2026-01-05T08:00:00Z
+U,1,Bea,2026-01-05T09:00:00Z
+I,2,Cleo,2026-01-05T09:00:01Z
+"""
+POSTGRES = """\
+-- A dump; it holds rows too.
+SET statement_timeout = 0;
+CREATE TABLE shop.customers (
+    id integer NOT NULL,
+    name character varying(30) DEFAULT 'x; -- no'::character varying,
+    balance numeric(12,2),
+    seen timestamp with time zone,
+    tags text[],
+    _seq int
+);
+CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN; CREATE TABLE no (x int); END $$;
+COPY shop.customers (id, name) FROM stdin;
+1	it's; CREATE TABLE neither (x int);
+\\.
+ALTER TABLE ONLY shop.customers
+    ADD CONSTRAINT customers_pkey PRIMARY KEY (id);
+CREATE TABLE shop.lines (a int, b smallint, c text, PRIMARY KEY (b, a)) PARTITION BY RANGE (a);
+CREATE TABLE shop.lines_1 PARTITION OF shop.lines FOR VALUES FROM (1) TO (2);
+CREATE TABLE log (line text);
+"""
+MYSQL = """\
+/*!40101 SET NAMES utf8 */;
+CREATE TABLE `orders` (
+  `id` int(10) unsigned NOT NULL AUTO_INCREMENT,
+  `state` enum('new','pa;id') COLLATE utf8mb4_bin DEFAULT NULL COMMENT 'it\\'s; one',
+  `share` float unsigned, `ratio` real, `done` tinyint(1), `at` timestamp NULL, `local` datetime(6),
+  PRIMARY KEY (`id`),
+  KEY `k` (`state`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
+INSERT INTO `orders` VALUES (1,'a;b\\'',1.0);
+"""
+
+
+def event(table: str = "shop.customers", second: int = 1, **row: Any) -> str:
+    """A change as wal2json writes it."""
+    owner, _, name = table.rpartition(".")
+    columns = [{"name": n, "type": "integer", "value": v} for n, v in row.items()]
+    return json.dumps(
+        {
+            "action": "I",
+            "timestamp": f"2026-01-05 08:00:{second:02}+00",
+            "lsn": f"0/{second:X}",
+            "schema": owner,
+            "table": name,
+            "columns": columns,
+            "pk": [{"name": "id", "type": "integer"}],
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the command, where the inputs are; the project goes to `shop` below it."""
+    monkeypatch.chdir(tmp_path)
+    for name in (*schemas.POSTGRES_VARIABLES, "PGPORT", "PGUSER", "PGPASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "customers.csv").write_text(ROWS)
+    (tmp_path / "wal.jsonl").write_text(event(id=1) + "\n" + event(second=2, id=2) + "\n")
+    (tmp_path / "dump.sql").write_text(POSTGRES)
+    return tmp_path
+
+
+def invoke(*arguments: object, typed: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["init", *map(str, arguments)], input=typed)
+
+
+def made(*arguments: object) -> dict[str, Any]:
+    """What the command says that it made, in `shop`."""
+    ran = invoke("shop", *arguments, "--json")
+    assert ran.exit_code == 0, ran.output
+    return json.loads(ran.output)
+
+
+def refused(*arguments: object, code: int = 2) -> str:
+    """What it says of an answer that it refuses; nothing is written then."""
+    before = sorted(Path().rglob("*"))
+    ran = invoke("shop", *arguments)
+    assert ran.exit_code == code, ran.output
+    assert sorted(Path().rglob("*")) == before
+    return ran.stderr
+
+
+def source(folder: Path, table: str) -> dict[str, Any]:
+    """The declaration that was written for a table."""
+    (file,) = (folder / "shop/models/sources").glob(f"*__{table}.yml")
+    (found,) = yaml.safe_load(file.read_text())["sources"]
+    declared = found["tables"][0]
+    return {
+        "source": found["name"],
+        "raw": f"{found.get('schema')}.{declared.get('identifier', declared['name'])}",
+        **declared["config"]["meta"]["cdc"],
+        "columns": {column["name"]: column["data_type"] for column in declared["columns"]},
+    }
+
+
+# What is written
+
+
+def test_a_csv_is_a_project_with_a_table_over_its_folder(folder: Path) -> None:
+    told = made("--events", "customers.csv")
+    assert told["next"] == ["cd shop", "dbt deps", "dbt build"]
+    written = {
+        path.relative_to(folder / "shop").as_posix() for path in (folder / "shop").rglob("*")
+    }
+    assert set(told["files"]) <= written
+    assert {"profiles.yml", "selectors.yml", ".gitignore", ".github/workflows/dbt.yml"} <= written
+    assert source(folder, "customers") == {
+        "source": "shop",
+        "raw": "{{ target.schema }}_raw.customers",
+        "format": "flagged",
+        "keys": ["id"],
+        "event_time": "try_cast(changed_at as timestamp)",
+        "sequence_by": "try_cast(changed_at as timestamp)",
+        "operation": "op",
+        "origin": "_metadata.file_name",
+        "columns": {"id": "bigint", "name": "string"},
+    }
+    assert (folder / "shop/landing/customers/customers.csv").read_text() == ROWS
+    macro = (folder / "shop/macros/file_tables.sql").read_text()
+    assert "(`op` string, `id` string, `name` string, `changed_at` string)" in macro
+    assert "landing/customers'" in macro or "/customers'" in macro
+    for file in (folder / "shop").rglob("*.yml"):
+        assert yaml.safe_load(file.read_text()), file
+    final = yaml.safe_load((folder / "shop/models/final/customers.yml").read_text())["models"][0]
+    assert list(final["data_tests"][0]) == ["cdc.one_current_row"]
+    (history,) = yaml.safe_load((folder / "shop/snapshots/customers_history.yml").read_text())[
+        "snapshots"
+    ]
+    tests = [name for test in history["data_tests"] for name in test]
+    assert tests == ["cdc.quarantined_share", "cdc.no_overlap"]
+
+
+def test_json_lines_are_landed(folder: Path) -> None:
+    (folder / "packed").write_bytes(gzip.compress((folder / "wal.jsonl").read_bytes()))
+    made("--events", "packed")
+    declared = source(folder, "customers")
+    assert declared["landed"] is True and "payload" not in declared and "where" not in declared
+    assert declared["raw"] == "{{ target.schema }}_raw.landed"
+    assert declared["columns"] == {"id": "int"}
+    # Landing knows packed files by their name.
+    assert (folder / "shop/landing/customers/packed.gz").exists()
+    staging = (folder / "shop/models/staging/stg_shop__customers.sql").read_text()
+    quarantine = (folder / "shop/models/quarantine/customers_quarantine.sql").read_text()
+    assert staging.startswith("-- depends_on: {{ ref('landing') }}")
+    assert quarantine.startswith("-- depends_on: {{ ref('landing') }}")
+    compile((folder / "shop/models/landing/landing.py").read_text(), "landing.py", "exec")
+
+
+def test_a_topic_of_two_tables_is_told_apart(folder: Path) -> None:
+    (folder / "topic.jsonl").write_text(event(id=1) + "\n" + event("shop.orders", 2, id=1) + "\n")
+    made("--events", "topic.jsonl")
+    for table in ("customers", "orders"):
+        declared = source(folder, table)
+        assert declared["source_table"] == f"shop.{table}"
+        assert declared["where"] == "_table = 'topic'"
+    assert (folder / "shop/landing/topic/topic.jsonl").exists()
+
+
+def test_a_folder_of_folders_is_a_topic_each(folder: Path) -> None:
+    for table in ("a", "b"):
+        (folder / "in" / table).mkdir(parents=True)
+        for number in (1, 2):
+            text = f"op,id,seq\nI,{number},{number}\nU,{number},{number + 2}\n"
+            (folder / "in" / table / f"{number}.csv").write_text(text)
+    made("--events", "in", "--only", "a")
+    assert (folder / "shop/landing/a/2.csv").exists()
+    assert not (folder / "shop/landing/b").exists()
+    assert source(folder, "a")["sequence_by"] == "try_cast(seq as decimal(38,0))"
+
+
+def test_rows_of_json_are_ordered_as_numbers(folder: Path) -> None:
+    rows = [{"op": op, "id": 1, "seq": seq} for op, seq in (("I", 9), ("U", 10), ("U", 11))]
+    (folder / "rows.json").write_text(json.dumps(rows))
+    made("--events", "rows.json")
+    assert source(folder, "rows")["sequence_by"] == "try_cast(seq as bigint)"
+    assert "multiLine 'true'" in (folder / "shop/macros/file_tables.sql").read_text()
+
+
+def test_parquet_keeps_its_types(folder: Path) -> None:
+    table = pa.table({"op": ["I", "U"], "id": [1, 1], "seq": [1, 2]})
+    parquet.write_table(table, folder / "rows.parquet")
+    made("--events", "rows.parquet")
+    assert source(folder, "rows")["sequence_by"] == "seq"
+    macro = (folder / "shop/macros/file_tables.sql").read_text()
+    assert "(`op` string, `id` bigint, `seq` bigint)" in macro
+
+
+def test_a_sample_of_a_topic_that_is_a_table(folder: Path) -> None:
+    told = made("--events", "wal.jsonl", "--raw-table", "kafka_raw.shop", "--payload", "message")
+    declared = source(folder, "customers")
+    assert (declared["raw"], declared["payload"]) == ("kafka_raw.shop", "message")
+    assert not [path for path in told["files"] if path.startswith("landing")]
+    assert "cdc doctor" in (folder / "shop/.github/workflows/dbt.yml").read_text()
+
+
+def test_a_dump_of_postgresql(folder: Path) -> None:
+    told = made("--ddl", "dump.sql", "--format", "wal2json_v2", "--key", "log=none")
+    assert [table["table"] for table in told["tables"]] == ["customers", "lines", "log"]
+    declared = source(folder, "customers")
+    assert declared["keys"] == ["id"] and declared["landed"] is True
+    assert declared["columns"] == {
+        "id": "int",
+        "name": "string",
+        "balance": "decimal(12,2)",
+        "seen": "timestamp",
+        "tags": "string",
+    }
+    assert "# _seq is left out" in (folder / "shop/models/sources/shop__customers.yml").read_text()
+    assert source(folder, "lines")["keys"] == ["b", "a"]
+    assert source(folder, "log")["keys"] == []
+    assert (folder / "shop/landing/log/.gitkeep").exists()
+
+
+def test_a_dump_of_mysql(folder: Path) -> None:
+    (folder / "my.sql").write_text(MYSQL)
+    made("--ddl", "my.sql", "--format", "canal", "--raw-table", "raw.{table}", "--sequence-by", "o")
+    declared = source(folder, "orders")
+    assert (declared["raw"], declared["payload"]) == ("raw.orders", "value")
+    assert declared["sequence_by"] == "o"
+    assert declared["columns"] == {
+        "id": "bigint",
+        "state": "string",
+        "share": "float",
+        "ratio": "double",
+        "done": "tinyint",
+        "at": "timestamp",
+        "local": "timestamp_ntz",
+    }
+
+
+def test_one_raw_table_for_all_names_the_tables(folder: Path) -> None:
+    made("--ddl", "dump.sql", "--format", "debezium", "--raw-table", "k.all", "--key", "log=none")
+    assert source(folder, "lines")["source_table"] == "shop.lines"
+    assert source(folder, "log")["source_table"] == "log"
+
+
+class Cursor:
+    """What psycopg's connection and cursor do here."""
+
+    rows: tuple[tuple[str, str, str, str, int], ...] = ()
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def cursor(self) -> Cursor:
+        return self
+
+    def execute(self, _: str) -> Cursor:
+        return self
+
+    def fetchall(self) -> list[tuple[str, str, str, str, int]]:
+        return list(self.rows)
+
+
+def test_a_database_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    monkeypatch.setenv("PGHOST", "db.example")
+    monkeypatch.setenv("PGPASSWORD", "a-secret")
+    monkeypatch.setattr(psycopg, "connect", lambda **_: Cursor())
+    monkeypatch.setattr(
+        Cursor,
+        "rows",
+        [
+            ("public", "lines", "b", "numeric(12,2)", -1),
+            ("public", "lines", "y", "integer", 1),
+            ("public", "lines", "x", "bigint", 0),
+        ],
+    )
+    made("--postgres", "--format", "wal2json_v2")
+    declared = source(folder, "lines")
+    assert (declared["source"], declared["keys"]) == ("shop", ["x", "y"])
+    assert declared["columns"] == {"b": "decimal(12,2)", "y": "int", "x": "bigint"}
+    for file in (folder / "shop").rglob("*"):
+        assert file.is_dir() or "secret" not in file.read_text()
+
+
+def test_a_table_of_the_warehouse(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "lake").mkdir()
+    rows = [{"op": "I", "id": 1, "seq": 1}, {"op": "U", "id": 1, "seq": 2}]
+    types = {"op": "string", "id": "int", "seq": "bigint"}
+    asked = []
+
+    def first_rows(name: str, credentials: Any, limit: int) -> Sample:
+        asked.append((name, credentials.warehouse))
+        return Sample(name, "table", rows, types)
+
+    monkeypatch.setattr("dbt_spark_cdc.spark_table.first_rows", first_rows)
+    made("--table", "raw.items", "--warehouse", "../lake")
+    assert asked == [("raw.items", str(folder / "lake"))]
+    declared = source(folder, "items")
+    assert (declared["raw"], declared["columns"]) == ("raw.items", {"id": "int"})
+    assert "'../lake'" in (folder / "shop/profiles.yml").read_text()
+
+
+def test_a_dry_run_names_the_files_and_writes_none(folder: Path) -> None:
+    ran = invoke("shop", "--events", "customers.csv", "--dry-run")
+    assert ran.exit_code == 0 and "dbt_project.yml: would be written" in ran.output
+    assert not (folder / "shop").exists()
+
+
+def test_credentials_are_variables_only(folder: Path) -> None:
+    made("--events", "customers.csv")
+    profile = yaml.safe_load((folder / "shop/profiles.yml").read_text())["shop"]
+    assert profile["outputs"]["local"]["type"] == "sparkcdc"
+    assert profile["outputs"]["server"]["remote"] == "{{ env_var('CDC_REMOTE') }}"
+
+
+def test_the_package_may_be_a_git_address(folder: Path) -> None:
+    made("--events", "customers.csv", "--package", "https://git.example/cdc.git@v0.1.0")
+    (entry,) = yaml.safe_load((folder / "shop/packages.yml").read_text())["packages"]
+    assert entry == {"git": "https://git.example/cdc.git", "revision": "v0.1.0"}
+    workflow = (folder / "shop/.github/workflows/dbt.yml").read_text()
+    assert "git+https://git.example/cdc.git@v0.1.0" in workflow
+
+
+def test_a_relative_package_is_relative_to_the_project(folder: Path) -> None:
+    (folder / "cdc").mkdir()
+    (folder / "cdc/dbt_project.yml").write_text("name: cdc\n")
+    made("--events", "customers.csv", "--package", "cdc")
+    assert "'../cdc'" in (folder / "shop/packages.yml").read_text()
+
+
+def test_hidden_files_an_environment_and_the_input_may_be_there(folder: Path) -> None:
+    (folder / "shop/venv").mkdir(parents=True)
+    (folder / "shop/venv/pyvenv.cfg").write_text("")
+    (folder / "shop/.git").mkdir()
+    (folder / "shop/mine.csv").write_text(ROWS)
+    made("--events", "shop/mine.csv")
+    assert source(folder, "mine")["keys"] == ["id"]
+
+
+# Questions
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init_command, "is_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_it_asks_on_a_terminal(folder: Path) -> None:
+    ran = invoke("shop", typed="ddl\ndump.sql\nmine\nwal2json_v2\nline\n")
+    assert ran.exit_code == 0, ran.output
+    assert "no key of log can be found" in ran.output and "key of log" in ran.output
+    assert yaml.safe_load((folder / "shop/dbt_project.yml").read_text())["name"] == "mine"
+    assert source(folder, "log")["keys"] == ["line"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_it_asks_for_the_order(folder: Path) -> None:
+    (folder / "bare.csv").write_text("op,id,name\nI,1,a\nU,1,b\n")
+    ran = invoke("shop", typed="events\nbare.csv\n\nid\n")
+    assert ran.exit_code == 0, ran.output
+    assert source(folder, "bare")["sequence_by"] == "id"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_an_answer_that_is_wrong_is_refused_and_not_asked_again(folder: Path) -> None:
+    ran = invoke("shop", typed="ddl\ndump.sql\nmine\nwal2json_v2\nnothing\n")
+    assert ran.exit_code == 2
+    assert "nothing is no column of log" in ran.stderr
+
+
+def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
+    said = refused()
+    assert "--events: nothing says what to look at. Name one: --events" in said
+
+
+# Wrong answers
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return path.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--events", "gone.csv"], ["--events: gone.csv does not exist", "Name a file or folder"]),
+        (["--events", "empty.csv"], ["--events: empty.csv is empty"]),
+        (["--events", "empty"], ["--events: empty is a folder without files"]),
+        (["--events", "hollow"], ["--events: hollow holds folders without files: a"]),
+        (["--events", "mixed"], ["--events: mixed holds files (1.csv) beside folders (a)"]),
+        (["--events", "kinds"], ["b.jsonl is json", "a.csv is csv with op, id", "of their own"]),
+        (["--events", "plain.csv"], ["no change format fits plain", "cdc describe"]),
+        (["--events", "words.txt"], ["neither Parquet, JSON nor CSV"]),
+        (["--events", "half.jsonl"], ["only 67% of the 3 records of half are wal2json_v2"]),
+        (["--events", "array.json"], ["do not stand on a line each", "jq -c"]),
+        (["--events", "wal.jsonl", "--format", "canal"], ["is wal2json_v2", "--format says canal"]),
+        (["--events", "wal.jsonl", "--format", "x"], ["--format: unknown format `x`. The formats"]),
+        (["--events", "keyless.csv"], ["--key: no key of keyless can be found", "keyless=none"]),
+        (["--events", "bare.csv"], ["--sequence-by: nothing shows what orders the events of bare"]),
+        (["--events", "wal.jsonl", "--key", "no"], ["--key: no is no column of customers"]),
+        (
+            ["--events", "wal.jsonl", "--key", "x=id"],
+            ["--key: there is no table x. There are cust"],
+        ),
+        (
+            ["--events", "wal.jsonl", "--only", "x"],
+            ["--only: there is no table x. There are shop."],
+        ),
+        (
+            ["--events", "wal.jsonl", "--sequence-by", "max(id)"],
+            ["--sequence-by: `max(id)`: it is"],
+        ),
+        (["--events", "wal.jsonl", "--name", "my-shop"], ["--name: `my-shop` is no name of a dbt"]),
+        (["--events", "wal.jsonl", "--name", "cdc"], ["--name: `cdc` is no name of a dbt project"]),
+        (["--events", "wal.jsonl", "--schema", "a b"], ["--schema: `a b` is no name"]),
+        (["--events", "wal.jsonl", "--system", "1"], ["--system: `1` is no name"]),
+        (
+            ["--events", "wal.jsonl", "--payload", "p"],
+            ["--payload: it names a column of --raw-tab"],
+        ),
+        (["--events", "wal.jsonl", "--raw-table", "t"], ["--raw-table: `t` is no table. Write"]),
+        (["--events", "wal.jsonl", "--package", "gone"], ["--package: gone holds no dbt package"]),
+        (
+            ["--events", "wal.jsonl", "--package", "https://h.example/x.git"],
+            ["--package: `https://h.example/x.git` names no revision", "x.git@TAG"],
+        ),
+        (
+            ["--events", "wal.jsonl", "--package", "https://u:pw@h.example/x.git@v1"],
+            ["--package: the address of h.example holds a password"],
+        ),
+        (["--events", "wal.jsonl", "--ddl", "dump.sql"], ["--ddl: --events and --ddl are given"]),
+        (
+            ["--events", "twice.jsonl"],
+            ["--only: b.t would have the model t_history", "a.t has too"],
+        ),
+        (["--ddl", "gone.sql", "--format", "canal"], ["--ddl: gone.sql cannot be read"]),
+        (["--ddl", "empty.csv", "--format", "canal"], ["--ddl: empty.csv is empty"]),
+        (["--ddl", "bad.sql", "--format", "canal"], ["statements that are no SQL", "t (a int,"]),
+        (["--ddl", "words.txt", "--format", "canal"], ["--ddl: words.txt holds no CREATE TABLE"]),
+        (["--ddl", "dump.sql"], ["--format: --ddl shows tables and not how their changes look"]),
+        (["--ddl", "dump.sql", "--format", "x"], ["--format: unknown format `x`"]),
+        (
+            ["--ddl", "dump.sql", "--format", "flagged"],
+            ["--raw-table: events of the format flagged are rows", "--operation: flagged needs"],
+        ),
+        (
+            ["--ddl", "dump.sql", "--format", "delta_cdf", "--raw-table", "a.b"],
+            ["--raw-table: `a.b` is one table for 3 tables"],
+        ),
+        (["--ddl", "dump.sql", "--format", "maxwell"], ["--key: no key of log can be found"]),
+        (["--table", "items"], ["--table: `items` is no table. Write SCHEMA.TABLE"]),
+        (["--table", "a.items"], ["--warehouse: ", "warehouse is no folder", "a.items"]),
+        (["--postgres", "--format", "canal"], ["--postgres connects as", "Set PGHOST, PGDATABASE"]),
+    ],
+)
+def test_a_wrong_answer_is_refused(folder: Path, arguments: list[str], parts: list[str]) -> None:
+    write(folder / "empty.csv", "")
+    (folder / "empty").mkdir()
+    for name in ("hollow/a", "mixed/a", "kinds"):
+        (folder / name).mkdir(parents=True)
+    write(folder / "mixed/1.csv", ROWS)
+    write(folder / "kinds/a.csv", ROWS)
+    write(folder / "kinds/b.jsonl", event(id=1))
+    write(folder / "plain.csv", "a,b\n1,2\n3,4\n")
+    write(folder / "words.txt", "no events at all\n")
+    write(folder / "half.jsonl", "\n".join([event(id=1), event(id=2), '{"a": 1}']))
+    write(folder / "array.json", f"[{event(id=1)}, {event(id=2)}]")
+    write(folder / "keyless.csv", "op,seq,id\nI,1,5\nI,2,5\nI,3,\n")
+    write(folder / "bare.csv", "op,id,name\nI,1,a\nU,1,b\n")
+    write(folder / "twice.jsonl", event("a.t", id=1) + "\n" + event("b.t", id=1))
+    write(folder / "bad.sql", "create table t (a int, b int b int);")
+    said = refused(*arguments)
+    assert said.startswith("cdc: --") and said.endswith("cdc: Nothing was written.\n")
+    for part in parts:
+        assert part in said
+
+
+def test_all_wrong_answers_are_told_at_once(folder: Path) -> None:
+    said = refused("--events", "gone", "--name", "a-b", "--schema", "1", "--package", "nowhere")
+    assert [line.split(": ")[1] for line in said.splitlines()[:-1]] == [
+        "--name",
+        "--schema",
+        "--package",
+        "--events",
+    ]
+
+
+def test_a_folder_that_is_not_empty_is_refused(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    write(folder / "shop/mine.txt", "")
+    assert "FOLDER: " in (said := refused("--events", "wal.jsonl"))
+    assert "is not empty: it holds mine.txt. Name an empty or a new folder" in said
+    (folder / "shop/mine.txt").unlink()
+    (folder / "shop").rmdir()
+    write(folder / "shop", "")
+    assert "shop is a file" in refused("--events", "wal.jsonl")
+
+
+def test_no_file_is_overwritten_and_all_are_named(folder: Path) -> None:
+    (folder / "shop/.github/workflows").mkdir(parents=True)
+    write(folder / "shop/.gitignore", "mine")
+    write(folder / "shop/.github/workflows/dbt.yml", "mine")
+    said = refused("--events", "wal.jsonl", code=1)
+    assert "shop/.gitignore is there already" in said
+    assert "shop/.github/workflows/dbt.yml is there already" in said
+    assert (folder / "shop/.gitignore").read_text() == "mine"
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(folder: Path) -> None:
+    project = making.plan(init_answers.Answers(folder / "shop", events=folder / "wal.jsonl"))
+    (folder / "shop").mkdir()
+    write(folder / "shop/selectors.yml", "mine")
+    with pytest.raises(FileExistsError):
+        project.write()
+    assert (folder / "shop/selectors.yml").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_written_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(making.NewProject, "write", full)
+    assert "No space left on device" in refused("--events", "wal.jsonl")
+
+
+def test_too_many_bytes_are_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init_tables, "MOST_BYTES", 10)
+    assert "would be copied into landing/" in refused("--events", "wal.jsonl")
+
+
+def test_a_dump_that_holds_the_rows_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "LARGEST_DUMP", 10)
+    said = refused("--ddl", "dump.sql", "--format", "canal")
+    assert "pg_dump --schema-only" in said
+
+
+def test_a_wheel_does_not_know_the_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init_answers, "installed_package", lambda: "")
+    said = refused("--events", "wal.jsonl")
+    assert "--package: nothing says where the dbt package is" in said and "ADDRESS@TAG" in said
+
+
+def test_psycopg_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    said = refused("--postgres", "--format", "wal2json_v2")
+    assert "pip install 'psycopg[binary]'" in said and "--ddl" in said
+
+
+def test_a_database_that_does_not_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", "1")
+    monkeypatch.setenv("PGPASSWORD", "a-secret")
+    said = refused("--postgres", "--format", "wal2json_v2")
+    assert "--postgres: the database does not answer" in said and "PGPORT" in said
+    assert "a-secret" not in said
+
+
+def test_a_database_without_tables(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    monkeypatch.setenv("PGHOST", "db.example")
+    monkeypatch.setattr(psycopg, "connect", lambda **_: Cursor())
+    assert "has no table" in refused("--postgres", "--format", "wal2json_v2")
+
+
+def test_problems_as_json(folder: Path) -> None:
+    ran = invoke("shop", "--events", "gone", "--json")
+    assert ran.exit_code == 2
+    (problem,) = json.loads(ran.output)["problems"]
+    assert problem["option"] == "--events" and "gone does not exist" in problem["problem"]
+
+
+def test_the_options_are_documented() -> None:
+    page = (ROOT / "docs/cli.md").read_text().partition("## `cdc init`")[2].partition("\n## ")[0]
+    options = [
+        name
+        for parameter in main.commands["init"].params
+        if isinstance(parameter, click.Option)
+        for name in parameter.opts
+    ]
+    assert len(options) > 15 and [name for name in options if f"`{name}`" not in page] == []
