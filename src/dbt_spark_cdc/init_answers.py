@@ -271,6 +271,13 @@ def _local_package(answers: Answers, given: str, problems: list[Problem]) -> Pac
             )
         )
         return None
+    if "'" in given:
+        problems.append(
+            Problem(
+                "--package", f"`{given}` holds a quote. Name it by another path, such as a link."
+            )
+        )
+        return None
     if folder.is_absolute():
         return Package(folder.as_posix())
     # dbt takes it relative to the project.

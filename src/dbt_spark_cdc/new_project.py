@@ -356,6 +356,8 @@ def _escaped(text: str) -> str:
 def _workflow(shape: Shape, tables: Sequence[NewTable]) -> str:
     if shape.package.revision:
         address, revision = shape.package
+        if address.startswith("git@"):  # pip takes addresses of this form only with their scheme
+            address = "ssh://" + address.replace(":", "/", 1)
         install = [f'      - run: pip install "dbt-spark-cdc @ git+{address}@{revision}"']
         environment: list[str] = []
     else:

@@ -749,3 +749,9 @@ def test_no_file_stops_the_description(content):
         found = recognise(sample)
         if found is not None:
             assert list(report(sample, found, propose(sample, found)))
+
+
+def test_positions_with_a_fraction_are_compared_as_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("op,id,seq\nI,1,9.5\nU,1,10.5\n")
+    assert declared(file)["sequence_by"] == "try_cast(seq as decimal(18,1))"

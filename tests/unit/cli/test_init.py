@@ -346,6 +346,12 @@ def test_the_package_may_be_a_git_address(folder: Path) -> None:
     assert "git+https://git.example/cdc.git@v0.1.0" in workflow
 
 
+def test_a_git_address_without_a_scheme_is_one_for_pip(folder: Path) -> None:
+    made("--events", "customers.csv", "--package", "git@git.example:us/cdc.git@v0.1.0")
+    workflow = (folder / "shop/.github/workflows/dbt.yml").read_text()
+    assert "git+ssh://git@git.example/us/cdc.git@v0.1.0" in workflow
+
+
 def test_a_relative_package_is_relative_to_the_project(folder: Path) -> None:
     (folder / "cdc").mkdir()
     (folder / "cdc/dbt_project.yml").write_text("name: cdc\n")
