@@ -81,9 +81,9 @@ capture: $(INSTALLED)
 
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
-		--custom-compile-command "make lock" --extra dev --output-file requirements.lock pyproject.toml
+		--custom-compile-command "make lock" --extra dev --extra otel --output-file requirements.lock pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
-		--custom-compile-command "make lock" --constraint requirements.lock --extra dev --extra e2e \
+		--custom-compile-command "make lock" --constraint requirements.lock --extra dev --extra otel --extra e2e \
 		--output-file requirements-e2e.lock pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" --constraint requirements.lock --extra bench \

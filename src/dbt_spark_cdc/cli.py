@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -281,6 +282,47 @@ def report(
         click.echo(write_report(project_dir, profiles_dir, target, output))
     except (BadProject, OSError) as exc:
         _stop(str(exc))
+
+
+@main.command()
+@_project_options
+@click.option("--output", type=_FILE, help="Write to a file instead, whole or not at all.")
+@click.option("--otlp", is_flag=True, help="Send to OTEL_EXPORTER_OTLP_ENDPOINT instead.")
+def metrics(
+    project_dir: Path,
+    profiles_dir: Path | None,
+    target: str | None,
+    output: Path | None,
+    otlp: bool,
+) -> None:
+    """Prints the numbers of the report as Prometheus text, or sends them to OpenTelemetry.
+
+    They are those of the ledger, of Delta's logs and of dbt's last build; no Spark is started.
+    --output and --otlp can go together. Exit codes: 0 done, also after a build that failed, 1 the
+    endpoint did not take them, 2 no such project, a file that cannot be written, or no packages.
+    """
+    from dbt_spark_cdc import metrics as measuring
+    from dbt_spark_cdc import status as standing
+    from dbt_spark_cdc.delta_table import UnreadableLog
+    from dbt_spark_cdc.whole_file import write_whole
+
+    now = standing.present()
+    try:
+        project = open_project(project_dir, profiles_dir, target)
+        notes: list[str] = []
+        samples = measuring.measure(project, standing.statuses(project, notes=notes), now)
+        if output:
+            write_whole(output, measuring.prometheus_text(samples))
+        elif not otlp:
+            click.echo(measuring.prometheus_text(samples), nl=False)
+        if otlp:
+            measuring.send(samples, now, os.environ)
+    except (BadProject, UnreadableLog, OSError) as exc:
+        _stop(str(exc))
+    except measuring.CannotSend as exc:
+        _stop(str(exc), exc.code)
+    for note in notes:
+        click.echo(f"cdc: {note}", err=True)
 
 
 def _console() -> Console:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
@@ -19,6 +18,7 @@ import yaml
 
 from dbt_spark_cdc.config_table import TableConfig
 from dbt_spark_cdc.project_files import Layout, ProjectFile, files_of
+from dbt_spark_cdc.whole_file import write_whole
 
 _COMMENT = {".sql": "--", ".py": "#", ".yml": "#", ".yaml": "#"}
 _STAMP = re.compile(r"^(?:--|#) cdc generate ([0-9a-f]{12})\b")
@@ -91,10 +91,7 @@ def carry_out(project: Path, steps: Iterable[Step], prune: bool) -> None:
     for step in steps:
         target = project / step.path
         if step.status in (Status.NEW, Status.CHANGED):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.partial")
-            partial.write_text(step.text, encoding="utf-8", newline="\n")
-            os.replace(partial, target)
+            write_whole(target, step.text)
         elif step.status is Status.REMOVED and prune:
             target.unlink()
 

@@ -486,12 +486,12 @@ def read_last_run(path: Path, target: str | None = None) -> LastRun | None:
             status=str(result.get("status")),
             message=str(result.get("message") or "").strip(),
             seconds=float(result.get("execution_time") or 0),
-            finished=_instant(ends[-1]) if ends else None,
+            finished=instant(ends[-1]) if ends else None,
         )
     return LastRun(
         command=str(arguments["which"]),
         invocation=str(metadata.get("invocation_id") or ""),
-        started=_instant(metadata.get("invocation_started_at")),
+        started=instant(metadata.get("invocation_started_at")),
         seconds=float(found.get("elapsed_time") or 0),
         results=results,
     )
@@ -524,7 +524,12 @@ def _is_resolver(node: Node) -> bool:
     return node.get("language") == "python" and config.get("unique_key") == "_event_id"
 
 
-def _instant(text: Any) -> datetime | None:
+def instant(text: Any) -> datetime | None:
+    """Returns a moment that ISO 8601 names, in UTC where it names no zone; None for other text.
+
+    Args:
+        text: The text.
+    """
     try:
         found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:

@@ -23,6 +23,7 @@ from dbt_spark_cdc.status import (
     size,
     statuses,
 )
+from dbt_spark_cdc.whole_file import write_whole
 
 REPORT = "cdc_report.html"
 RUNS_SHOWN = 60
@@ -116,8 +117,7 @@ def write_report(
         except (BadProject, UnreadableLog) as exc:
             notes.append(str(exc))
     path = output or (project.target_path if project else folder.resolve() / "target") / REPORT
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(project, found, present(), error, notes), encoding="utf-8")
+    write_whole(path, render(project, found, present(), error, notes))
     return path.resolve()
 
 

@@ -37,6 +37,7 @@ class Run:
         seconds: What the node took.
         high_water_mark: The newest arrival that it read.
         lag: How long the oldest of its events had waited in the raw table when it committed.
+        recorded: Whether the ledger has it. A log forgets runs, the ledger does not.
     """
 
     run_id: str
@@ -45,6 +46,7 @@ class Run:
     seconds: float | None = None
     high_water_mark: int | None = None
     lag: timedelta | None = None
+    recorded: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Returns the run as `--json` prints it."""
@@ -96,6 +98,7 @@ def runs_of(
                 counters={name: row[f"events_{name}"] for name in COUNTERS},
                 seconds=row["seconds"],
                 high_water_mark=row["watermark_after"],
+                recorded=True,
             )
     before: int | None = -1
     for commit in reversed(reader.commits if reader else []):

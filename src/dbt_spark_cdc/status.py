@@ -28,6 +28,7 @@ OVERVIEW_WIDTH = 130
 
 UP_TO_DATE, BEHIND, FAILED = "up to date", "behind", "failed"
 NOT_BUILT, UNKNOWN = "not built", "unknown"
+STATES = (UP_TO_DATE, BEHIND, FAILED, NOT_BUILT, UNKNOWN)
 _COLOURS = {UP_TO_DATE: "green", BEHIND: "yellow", FAILED: "red", NOT_BUILT: "yellow"}
 
 
