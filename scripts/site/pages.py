@@ -29,6 +29,11 @@ WORKER = Path(__file__).with_name("iframe-worker.js")
 HOME = {"README.md": "index.md"}
 LANGUAGES = {".sql": "sql", ".py": "python", ".yml": "yaml", ".csv": "text", ".md": "markdown"}
 
+# Browsers load an icon of dbt's page by its template, `{{ getIcon(..) }}`, before it is filled in.
+TEMPLATE, FILLED_LATER = 'xlink:href="{{', 'ng-attr-href="{{'
+# It asks for a favicon whose name dbt's own build of it has left as code.
+FAVICON = re.compile(r'<link [^>]*href="\$\{require\([^>]*>')
+
 LINK = re.compile(r"(\]\()((?!\w+:|#)[^()\s#]+)(#[^()\s]*)?(\))")
 CODE = re.compile(r"^( {4}|\t).*$|`[^`\n]+`", re.MULTILINE)
 ITEM = re.compile(r"^(?:\d+\.|-) (?=\S)")
@@ -57,7 +62,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             waiting += _linked(path)
     files.append(File.generated(config, "decisions/index.md", content=_list_of_decisions()))
     files.append(File.generated(config, f"assets/{WORKER.name}", abs_src_path=str(WORKER)))
-    lineage = LINEAGE.read_text(encoding="utf-8") if LINEAGE.exists() else _no_lineage()
+    lineage = mended(LINEAGE.read_text(encoding="utf-8")) if LINEAGE.exists() else _no_lineage()
     files.append(File.generated(config, LINEAGE_PAGE, content=lineage))
     return files
 
@@ -91,6 +96,18 @@ def place(path: Path) -> str:
     if path.suffix == ".md":
         return HOME.get(name, name)
     return f"source/{name}.md"
+
+
+def mended(page: str) -> str:
+    """The page of the lineage without two faults, which browsers report as errors.
+
+    Args:
+        page: What `dbt docs generate --static` writes.
+
+    Returns:
+        The same page where dbt has mended them.
+    """
+    return FAVICON.sub("", page).replace(TEMPLATE, FILLED_LATER)
 
 
 def widened(markdown: str) -> str:

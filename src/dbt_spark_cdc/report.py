@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dbt_spark_cdc.delta_table import UnreadableLog
@@ -16,6 +20,8 @@ from dbt_spark_cdc.project import BadProject, LastRun, Project, Result, open_pro
 from dbt_spark_cdc.status import (
     BEHIND,
     FAILED,
+    NOT_BUILT,
+    UP_TO_DATE,
     TableStatus,
     ago,
     duration,
@@ -28,10 +34,13 @@ from dbt_spark_cdc.whole_file import write_whole
 REPORT = "cdc_report.html"
 RUNS_SHOWN = 60
 SLOWEST_SHOWN = 15
+WORDS_SHOWN = 80
+STATEMENT_FIELDS = {"run_id", "node", "seconds", "sql"}
 
 WIDTH, HEIGHT = 360, 96
 CHANGES = ("inserted", "updated", "deleted")
 TROUBLES = ("late", "duplicate", "quarantined")
+TONES = {UP_TO_DATE: "good", BEHIND: "warn", NOT_BUILT: "warn", FAILED: "bad"}
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,7 @@ def render(
         tables=[_table(one, now) for one in found],
         totals=_totals(found, last),
         slowest=_slowest(project, last) if project and last else [],
+        statements=_slowest_statements(project, last) if project and last else [],
         files=[
             {"node": stored.node["name"], "small": stored.small_files, "table": stored.table}
             for one in found
@@ -176,11 +186,11 @@ def _build(project: Project, last: LastRun) -> dict[str, Any]:
         "seconds": last.seconds,
         "counts": counts.most_common(),
         "failed": [
-            {"kind": _kind(result), "name": _name(project, result), "message": result.message}
+            {"kind": _kind(result), "name": _name(project, result.node), "message": result.message}
             for result in failed
         ],
         "warned": [
-            {"name": _name(project, result), "message": result.message}
+            {"name": _name(project, result.node), "message": result.message}
             for result in results
             if result.status == "warn"
         ],
@@ -202,7 +212,7 @@ def _table(one: TableStatus, now: datetime) -> dict[str, Any]:
             ("lag",),
             [run.at for run in runs if run.lag is not None],
             [{"lag": run.lag.total_seconds()} for run in runs if run.lag is not None],
-            unit=" s",
+            say=_span,
         ),
     ]
     for part in one.stored:
@@ -220,7 +230,7 @@ def _table(one: TableStatus, now: datetime) -> dict[str, Any]:
         "name": one.table.name,
         "source": one.table.source_name,
         "state": one.state,
-        "tone": {FAILED: "bad", BEHIND: "warn"}.get(one.state, "plain"),
+        "tone": TONES.get(one.state, "plain"),
         "reason": one.reason,
         "lag": one.lag(now),
         "rows": stored.rows if stored else None,
@@ -239,7 +249,7 @@ def chart(
     series: tuple[str, ...],
     times: Sequence[datetime],
     values: Sequence[Mapping[str, float | None]],
-    unit: str = "",
+    say: Callable[[float], str] | None = None,
 ) -> Chart | None:
     """Returns bars over time, one for each moment; None where all values are zero or not known.
 
@@ -248,8 +258,9 @@ def chart(
         series: What is stacked, from the bottom.
         times: The moments.
         values: The values of each moment, by series.
-        unit: What they are counted in.
+        say: Returns a value in words; None for plain numbers.
     """
+    say = say or _number
     heights = [sum(one.get(name) or 0 for name in series) for one in values]
     largest = max(heights, default=0)
     if not largest:
@@ -263,7 +274,7 @@ def chart(
             if value:
                 height = max(HEIGHT * value / largest, 0.5)
                 top -= height
-                text = f"{at:%Y-%m-%d %H:%M} {name}: {_number(value)}{unit}"
+                text = f"{at:%Y-%m-%d %H:%M} {name}: {say(value)}"
                 bars.append(
                     Bar(name, round(place * step, 2), round(top, 2), step * 0.8, height, text)
                 )
@@ -272,7 +283,7 @@ def chart(
         title=title,
         series=present_series,
         bars=bars,
-        largest=f"{_number(largest)}{unit}",
+        largest=say(largest),
         first=f"{times[0]:%Y-%m-%d %H:%M}",
         last=_last_time(times),
     )
@@ -303,27 +314,71 @@ def _totals(found: Sequence[TableStatus], last: LastRun | None) -> list[tuple[st
 
 
 def _slowest(project: Project, last: LastRun) -> list[dict[str, Any]]:
-    results = sorted(last.results.values(), key=lambda result: -result.seconds)[:SLOWEST_SHOWN]
-    longest = max((result.seconds for result in results), default=0)
-    return [
-        {
-            "kind": _kind(result),
-            "name": _name(project, result),
-            "seconds": result.seconds,
-            "share": 100 * result.seconds / longest,
-        }
-        for result in results
-        if longest and result.seconds
+    bars = [
+        {"kind": _kind(result), "name": _name(project, result.node), "seconds": result.seconds}
+        for result in last.results.values()
     ]
+    return _longest(bars)
+
+
+def _slowest_statements(project: Project, last: LastRun) -> list[dict[str, Any]]:
+    """Of the build that left the results: `log_statements` may be off since."""
+    bars = [
+        {
+            "name": _name(project, one["node"]) if one["node"] else "whole run",
+            "text": f"{'failed: ' if one.get('failed') else ''}{_first_words(one['sql'])}",
+            "sql": one["sql"],
+            "seconds": one["seconds"],
+        }
+        for one in recorded_statements(project.target_path / STATEMENTS)
+        if one["run_id"] == last.invocation
+    ]
+    return _longest(bars)
+
+
+def recorded_statements(path: Path) -> list[dict[str, Any]]:
+    """Returns the statements that the adapter recorded; none where there is no such file.
+
+    Args:
+        path: target/cdc_statements.jsonl. The line that a killed build left unfinished is passed
+            over.
+    """
+    found = []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                with suppress(ValueError):
+                    found.append(json.loads(line))
+    except FileNotFoundError:
+        return []
+    return [one for one in found if isinstance(one, dict) and one.keys() >= STATEMENT_FIELDS]
+
+
+def _longest(bars: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The longest bars, each with its share of the first."""
+    bars = sorted(bars, key=lambda bar: -bar["seconds"])[:SLOWEST_SHOWN]
+    return [
+        {**bar, "share": 100 * bar["seconds"] / bars[0]["seconds"]}
+        for bar in bars
+        if bar["seconds"]
+    ]
+
+
+def _first_words(sql: str) -> str:
+    return textwrap.shorten(sql, WORDS_SHOWN, placeholder=" ...")
 
 
 def _kind(result: Result) -> str:
     return result.node.split(".")[0].replace("_", " ")
 
 
-def _name(project: Project, result: Result) -> str:
-    parts = result.node.split(".")
-    return str(project.node(result.node).get("name") or parts[min(2, len(parts) - 1)])
+def _name(project: Project, node: str) -> str:
+    parts = node.split(".")
+    return str(project.node(node).get("name") or parts[min(2, len(parts) - 1)])
+
+
+def _span(seconds: float) -> str:
+    return duration(timedelta(seconds=seconds))
 
 
 def _number(value: float | None) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc.statement_log import FILE
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.tables import FINAL, histories, rows
@@ -33,6 +37,10 @@ NODES = {"stg_items", "items_history", "items"}
 
 
 class TestStatements:
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
+        return {**dbt_profile_target, "log_statements": True}
+
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         return {
@@ -73,3 +81,21 @@ class TestStatements:
         with recorded_statements() as idle:
             run_dbt(["build"])
         assert len(idle.of()) <= MOST_IDLE, f"{idle.by_node()}\n{idle.listed()}"
+
+        # The option for people records the same ones, of the last build alone.
+        assert logged(project) == idle.by_node()
+        arrives("(5, 'e', 21, 'I', 3), (1, 'c', 22, 'U', 3)")
+        with recorded_statements() as batch:
+            run_dbt(["build"])
+        assert logged(project) == batch.by_node()
+
+
+def logged(project: Any) -> dict[str, int]:
+    """How many statements of each node `log_statements` recorded."""
+    text = Path(project.project_root, "target", FILE).read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert all(line["seconds"] > 0 and not line["failed"] for line in lines)
+    assert any("merge into" in line["sql"] or "insert into" in line["sql"] for line in lines) or (
+        len(lines) <= MOST_IDLE
+    )
+    return dict(Counter(line["node"].split(".")[2] for line in lines if line["node"]))

@@ -10,11 +10,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 
 from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.project import BadProject
 from dbt_spark_cdc.report import HEIGHT, chart, write_report
-from tests.unit.cli.warehouses import Delta, built, ledger_rows, project, raw_rows, results
+from tests.unit.cli.warehouses import (
+    Delta,
+    built,
+    ledger_rows,
+    project,
+    raw_rows,
+    results,
+    statements,
+)
 
 VOID = {"meta", "rect", "br"}
 
@@ -80,7 +89,7 @@ def test_runs_are_drawn_for_each_table(shop: Path) -> None:
     assert page.bars.count("s-lag") == 2
     assert "2026-01-01 00:10 inserted: 4" in page.html
     assert "Lag when committed at" not in page.text
-    assert "2026-01-01 00:10 lag: 600 s" in page.html
+    assert "2026-01-01 00:10 lag: 10 min" in page.html
     assert page.ids == ["table-1", "table-2"]
     assert "not built" in page.text
 
@@ -110,6 +119,35 @@ def test_a_build_that_failed_is_shown_as_failed(shop: Path) -> None:
 def test_a_build_that_went_well_is_shown_as_such(shop: Path) -> None:
     results(shop, ("snapshot.p.orders_history", "success", ""))
     assert "ok dbt build of 2026-01-01 01:00 UTC, 12 s: 1 success" in written(shop).text
+
+
+def test_the_slowest_statements_of_the_last_build_are_shown(shop: Path) -> None:
+    results(shop, ("snapshot.p.orders_history", "success", ""))
+    statements(
+        shop,
+        ("r9", "snapshot.p.orders_history", 1.5, "merge into orders_history " + "x" * 200),
+        ("r9", "model.p.orders", 3.0, "insert into orders\nselect '<b>' as a"),
+        ("r9", "", 0.5, "create schema s"),
+        ("r8", "model.p.orders", 9.0, "of a build before"),
+    )
+    with (shop / "target" / STATEMENTS).open("a") as file:
+        file.write('{"run_id": "r9", "node": "model.p.o')  # killed here
+    page = written(shop)
+    assert re.search(
+        r"last build orders insert into orders select '<b>' as a 3\.0 s .*"
+        r"orders_history merge into orders_history \.\.\. 1\.5 s .*"
+        r"whole run create schema s 0\.5 s",
+        page.text,
+    )
+    assert "of a build before" not in page.text
+    assert "<b>" not in page.html.split("Slowest statements")[1]
+
+
+def test_without_recorded_statements_the_section_is_left_out(shop: Path) -> None:
+    results(shop, ("snapshot.p.orders_history", "success", ""))
+    assert "Slowest statements" not in written(shop).text
+    statements(shop, ("r8", "model.p.orders", 9.0, "of a build before"))
+    assert "Slowest statements" not in written(shop).text
 
 
 def test_a_build_that_stopped_is_reported_although_nothing_can_be_read(tmp_path: Path) -> None:

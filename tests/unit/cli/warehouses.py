@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 from pyarrow import parquet
 
 TYPES = {
@@ -195,6 +196,16 @@ def results(folder: Path, *statuses: tuple[str, str, str], command: str = "build
         ],
     }
     (folder / "target" / "run_results.json").write_text(json.dumps(found))
+
+
+def statements(folder: Path, *recorded: tuple[str, str, float, str]) -> None:
+    """What `log_statements` leaves: run, node, seconds and SQL."""
+    lines = [
+        {"run_id": run, "node": unique_id, "seconds": seconds, "failed": False, "sql": sql}
+        for run, unique_id, seconds, sql in recorded
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "target" / STATEMENTS).write_text(text)
 
 
 def table(rows: dict[str, list[Any]]) -> pa.Table:

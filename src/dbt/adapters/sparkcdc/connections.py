@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import agate
     from dbt.adapters.spark import SparkColumn
+    from dbt.adapters.sparkcdc.statement_log import StatementLog
     from pyspark.sql import SparkSession
 
 
@@ -51,9 +52,22 @@ class Handle:
 
 
 class SparkCdcConnectionManager(SparkConnectionManager):
-    """Opens sessions, runs statements in them and words their errors."""
+    """Opens sessions, runs statements in them and words their errors.
+
+    Attributes:
+        statement_log: Records what statements take; None where nobody asked for it.
+    """
 
     TYPE = "sparkcdc"
+    statement_log: StatementLog | None = None
+
+    def timed(self, sql: str) -> AbstractContextManager[None]:
+        """Records what a statement takes, where this is asked for.
+
+        Args:
+            sql: The statement that the block runs.
+        """
+        return self.statement_log.timed(sql) if self.statement_log else nullcontext()
 
     @classmethod
     def open(cls, connection: Connection) -> Connection:
@@ -87,12 +101,13 @@ class SparkCdcConnectionManager(SparkConnectionManager):
 
         if not sql.lstrip().lower().startswith("describe"):
             self.get_thread_connection().handle.columns.clear()
-        sql = self._add_query_comment(sql)
-        _, cursor = self.add_query(sql, auto_begin)
-        with self.exception_handler(sql):
-            if fetch:
-                table = self.get_result_from_cursor(cursor, limit)
-            else:
-                cursor.run()
-                table = empty_table()
+        with self.timed(sql):
+            sql = self._add_query_comment(sql)
+            _, cursor = self.add_query(sql, auto_begin)
+            with self.exception_handler(sql):
+                if fetch:
+                    table = self.get_result_from_cursor(cursor, limit)
+                else:
+                    cursor.run()
+                    table = empty_table()
         return self.get_response(cursor), table

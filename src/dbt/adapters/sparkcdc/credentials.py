@@ -26,6 +26,8 @@ class SparkCdcCredentials(Credentials):
         token: Bearer token of the Spark Connect server. No message, log or `dbt debug` shows it.
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
+        log_statements: Whether a build records in target/cdc_statements.jsonl what each SQL
+            statement took.
         server_side_parameters: Spark settings; each one overrides the adapter's default.
         method: Only `session`, so that macros of dbt-spark find what they ask for.
     """
@@ -37,6 +39,7 @@ class SparkCdcCredentials(Credentials):
     remote: str | None = None
     token: str | None = field(default=None, repr=False)
     quick_start: bool | None = None
+    log_statements: bool = False
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     method: str = "session"
 

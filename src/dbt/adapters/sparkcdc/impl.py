@@ -32,6 +32,7 @@ from dbt.adapters.sparkcdc.listing import list_tables, provider_of
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
 from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
+from dbt.adapters.sparkcdc.statement_log import FILE, StatementLog
 from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -58,6 +59,8 @@ RUNS_SPARK = frozenset(
 )
 # Those of them that run a few statements.
 LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
+# Those whose statements are recorded, if at all.
+BUILDS = RUNS_SPARK - LOOKS_ONLY - {"generate", "freshness"}
 CHECKPOINT = "spark.databricks.delta.commitInfo.userMetadata"
 SEED_VIEW = "__dbt_seed"
 # Settings that Delta changes in a session which it writes in.
@@ -87,6 +90,7 @@ class SparkCdcAdapter(SparkAdapter):
     """Child of dbt-spark's adapter; only what a Spark of dbt's own makes different."""
 
     ConnectionManager = SparkCdcConnectionManager
+    connections: SparkCdcConnectionManager
     AdapterSpecificConfigs = SparkCdcConfig
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
@@ -98,11 +102,16 @@ class SparkCdcAdapter(SparkAdapter):
         config.credentials.anchor(self.project)
         args = getattr(config, "args", None)
         command = getattr(args, "which", None)
+        if command in BUILDS and config.credentials.log_statements:
+            self.connections.statement_log = StatementLog(self._target_path(config) / FILE)
         if command in RUNS_SPARK:
             brief = config.credentials.quick_start
             if brief is None:
                 brief = command in LOOKS_ONLY or _is_one_model(getattr(args, "select", None))
             warm_up(config.credentials, record=command == "build" and not brief, brief=brief)
+
+    def _target_path(self, config: Any) -> Path:
+        return self.project / (getattr(config, "target_path", None) or "target")
 
     @log_code_execution
     def submit_python_job(
@@ -217,6 +226,7 @@ class SparkCdcAdapter(SparkAdapter):
         """
         handle = self.connections.get_thread_connection().handle
         with (
+            self.connections.timed(sql),
             self.connections.exception_handler(sql),
             scoped(handle.spark, INTERPRETED if interpreted else {}),
         ):
@@ -426,7 +436,11 @@ class SparkCdcAdapter(SparkAdapter):
             if written_alone(self._commits(table, version), version, checkpoint, maintenance)[1]:
                 return False
             try:
-                with self.connections.exception_handler(sql), scoped(spark, settings | more):
+                with (
+                    self.connections.timed(sql),
+                    self.connections.exception_handler(sql),
+                    scoped(spark, settings | more),
+                ):
                     self.connections.add_query(sql, auto_begin=False)
             except DbtRuntimeError as exc:
                 if "DELTA_CONCURRENT" not in str(exc):
