@@ -134,7 +134,7 @@ def test_the_slowest_statements_of_the_last_build_are_shown(shop: Path) -> None:
         file.write('{"run_id": "r9", "node": "model.p.o')  # killed here
     page = written(shop)
     assert re.search(
-        r"last build orders insert into orders select '<b>' as a 3\.0 s .*"
+        r"whole statement\. orders insert into orders select '<b>' as a 3\.0 s .*"
         r"orders_history merge into orders_history \.\.\. 1\.5 s .*"
         r"whole run create schema s 0\.5 s",
         page.text,
