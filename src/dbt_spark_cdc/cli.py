@@ -316,7 +316,7 @@ def metrics(
         elif not otlp:
             click.echo(measuring.prometheus_text(samples), nl=False)
         if otlp:
-            measuring.send(samples, now, os.environ)
+            notes += measuring.send(samples, now, os.environ)
     except (BadProject, UnreadableLog, OSError) as exc:
         _stop(str(exc))
     except measuring.CannotSend as exc:

@@ -386,7 +386,7 @@ def _escaped(text: str, quote: bool = False) -> str:
     return escaped.replace('"', '\\"') if quote else escaped
 
 
-def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str]) -> str:
+def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str]) -> list[str]:
     """Sends samples to an OpenTelemetry endpoint, as JSON over HTTP.
 
     Args:
@@ -395,10 +395,11 @@ def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str
         environment: The variables of this process, to name the endpoint.
 
     Returns:
-        The endpoint.
+        What the exporter complained of, such as a variable that it does not understand.
 
     Raises:
-        CannotSend: The packages are missing, or the endpoint did not take the numbers.
+        CannotSend: The packages are missing, the endpoint is no address, or it did not take the
+            numbers.
     """
     try:
         from opentelemetry.exporter.otlp.json.http.metric_exporter import OTLPMetricExporter
@@ -409,7 +410,13 @@ def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str
             "pip install 'dbt-spark-cdc[otel]'",
             2,
         ) from exc
-    endpoint = _endpoint(environment)
+    variable, endpoint = _endpoint(environment)
+    if not endpoint.startswith(("http://", "https://")):
+        raise CannotSend(
+            f"{variable} is '{environment[variable]}', which does not begin with http:// or "
+            f"https://. Set it to the address of a collector, for instance {ENDPOINT_BY_DEFAULT}",
+            2,
+        )
     with _told("opentelemetry.exporter") as told:
         try:
             exporter = OTLPMetricExporter()
@@ -418,28 +425,32 @@ def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str
         except (OSError, ValueError) as exc:  # a variable of the exporter's, or a certificate
             raise CannotSend(f"The exporter for {endpoint} cannot be set up: {exc}", 2) from exc
     if sent is not MetricExportResult.SUCCESS:
-        why = "".join(f"\n  {line}" for line in dict.fromkeys(told))
+        why = "".join(f"\n  {line}" for line in told)
         raise CannotSend(
-            f"{endpoint} did not take the metrics. {ENDPOINT} names the collector, for instance "
+            f"{endpoint} did not take the metrics. {variable} names the collector, for instance "
             f"{ENDPOINT_BY_DEFAULT}, which has to take OTLP over HTTP.{why}",
             1,
         )
-    return endpoint
+    return told
 
 
-def _endpoint(environment: Mapping[str, str]) -> str:
-    """Where the exporter sends to, in words."""
+def _endpoint(environment: Mapping[str, str]) -> tuple[str, str]:
+    """The variable that says where the exporter sends to, and where that is."""
+    if named := environment.get(ENDPOINT_OF_METRICS):
+        return ENDPOINT_OF_METRICS, named
     base = environment.get(ENDPOINT) or ENDPOINT_BY_DEFAULT
-    return environment.get(ENDPOINT_OF_METRICS) or f"{base.rstrip('/')}/v1/metrics"
+    return ENDPOINT, f"{base.rstrip('/')}/v1/metrics"
 
 
 @contextmanager
 def _told(name: str) -> Iterator[list[str]]:
-    """What a logger and those below it say while the block lasts; nobody else hears it."""
+    """What a logger and those below it say while the block lasts, each thing once."""
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            told.append(record.getMessage())
+            line = record.getMessage().partition(", retrying in")[0]
+            if line not in told:
+                told.append(line)
 
     told: list[str] = []
     logger, listener = logging.getLogger(name), Listener(logging.WARNING)

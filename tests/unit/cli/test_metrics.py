@@ -299,6 +299,36 @@ def test_an_endpoint_that_refuses_is_told(shop: Path, collector: Collector) -> N
     assert "403" in ran.output
 
 
+def test_an_endpoint_that_is_no_address_is_told(
+    shop: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "collector:4318")
+    ran = run(shop, "--otlp")
+    assert ran.exit_code == 2
+    assert "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is 'collector:4318'" in ran.output
+    assert collector.requests == []
+
+
+def test_a_busy_endpoint_is_asked_until_time_is_up(
+    shop: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector.status = 503
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    ran = run(shop, "--otlp")
+    assert ran.exit_code == 1
+    assert len(collector.requests) > 1
+    assert ran.output.count("Transient error") == 1
+
+
+def test_a_variable_that_the_exporter_does_not_understand_is_told(
+    shop: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "lzma")
+    ran = run(shop, "--otlp")
+    assert ran.exit_code == 0
+    assert ran.output == "cdc: Unsupported compression type: lzma\n"
+
+
 def test_without_the_packages_otlp_says_what_to_install(
     shop: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
