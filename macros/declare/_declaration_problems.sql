@@ -219,7 +219,10 @@
             "_resolved", "_is_new", "_is_move", "_is_truncate", "_truncate", "_is_end", "_is_repeated", "_is_late", "_is_tied",
             "_ordinal", "_is_birth", "_is_close", "_created", "_is_image", "_is_first", "_is_start", "_is_change", "_version",
             "_positions", "_values", "_change", "_close", "_from", "_first_event_id", "_effects", "_image", "_event", "_newest",
-            "_latest", "_age", "_end", "_truncated"]
+            "_latest", "_age", "_end", "_truncated", "_state", "_is_known", "_is_in_order", "_current_op", "_first_new",
+            "_was_open", "_was_latest", "_remembered", "_of_known", "_of_given", "_given_event_id", "_new_events",
+            "_may_be_dropped", "_last", "_kept", "_is_visible", "_is_open", "_is_living", "_is_end_of_state", "_is_dropped",
+            "_first_id", "_dropped_created", "_births", "_all_effects"]
         or lowered.startswith("_old_") or lowered.startswith("_cdc_") or lowered.startswith("__cdc_")
     ) }}
 {%- endmacro %}

@@ -48,6 +48,10 @@ def add_column(table: Table) -> str:
     return f"column {column.name} added"
 
 
+def add_to_raw(table: Table, name: str, kind: str) -> None:
+    table.sql(f"alter table {{s}}.{table.raw_table} add columns ({quoted(name)} {kind})")
+
+
 def late_columns(table: Table) -> list[Column]:
     """Columns that events carry and the declaration never had."""
     # What a partial event that was read before says of such a column is not told anywhere.
@@ -261,16 +265,31 @@ def truncate(table: Table) -> str:
     return f"truncate table {table.memory}"
 
 
+def first_key(table: Table, name: str) -> list[tuple[Any, str]]:
+    """A value of the first key column, and the condition that a row has it; none in an empty table.
+
+    Args:
+        table: The table.
+        name: Its history or its final table.
+    """
+    there = {row[0] for row in table.sql(f"show columns in {{s}}.{name}")}
+    column = quoted(next(n for n in table.keys[0].names if n in there))
+    found = table.sql(
+        f"select {column}, hash({column}) from {{s}}.{name} where {column} is not null"
+        f" order by {column} limit 1"
+    )
+    return [(key, f"hash({column}) = {number}") for key, number in found]
+
+
 def delete_key(table: Table) -> str:
     """All versions of the keys that have one value in the first column of the key."""
     column = table.keys[0]
-    name = quoted(column.name)
-    key = f"(select min({name}) from {{s}}.{table.memory})"
-    found = table.sql(f"select {name} from {{s}}.{table.memory} where {name} = {key} limit 1")
+    found = first_key(table, table.memory)
     if not found:
-        return "nothing to delete"
-    table.sql(f"delete from {{s}}.{table.memory} where {name} = {key}")
-    gone = normal(found[0][0])
+        return "no key to delete"
+    ((key, condition),) = found
+    table.sql(f"delete from {{s}}.{table.memory} where {condition}")
+    gone = normal(key)
     forget(
         table,
         {e: s for e, s in table.known.items() if e.op == "T" or normal(e.values[column]) != gone},
@@ -352,8 +371,7 @@ def can_spoil(table: Table) -> bool:
 
 
 def spoil(table: Table) -> str:
-    name = quoted(table.draw.choice(table.keys).names[0])
-    first = f"{name} = (select min({name}) from {{t}})"
+    first = next((condition for _, condition in first_key(table, table.final)), "false")
     statement = table.draw.choice(
         [
             "truncate table {t}",
@@ -420,8 +438,8 @@ def act(table: Table, may_be_refused: bool) -> None:
     try:
         table.story.append(chosen.do(table))
     except Exception as exc:
-        table.story.append(f"{chosen.do.__name__}: {first_line(exc)}")
-        raise
+        # Each begins with what Spark may refuse.
+        table.story.append(f"not done, {chosen.do.__name__}: {first_line(exc)}")
 
 
 def first_line(problem: Any) -> str:

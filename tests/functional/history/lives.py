@@ -81,6 +81,12 @@ COLUMN_NAMES = [
     "$1",
     "_given",
     "_known",
+    "_at",
+    "_number",
+    "_rows",
+    "_bucket",
+    "_sole_event",
+    "_message",
     "_current",
     "_of_known",
     "_table",
@@ -125,6 +131,7 @@ REFUSED_NAMES = {
     "_seq": "has a name that the package uses itself",
     "_OP": "has a name that the package uses itself",
     "__cdc_x": "has a name that the package uses itself",
+    "_is_known": "has a name that the package uses itself",
 }
 TABLE_NAMES = [
     "orders",

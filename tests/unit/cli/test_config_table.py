@@ -297,3 +297,15 @@ def test_reserved_names_are_those_of_the_macros():
     assert len(names) > 40
     assert all(words.is_reserved(name) for name in names)
     assert set(names) == words._RESERVED
+
+
+def test_names_that_macros_give_beside_declared_columns_are_reserved():
+    """A declared column of such a name would stand twice in an intermediate table."""
+    alone = {"_at", "_sole_event", "_number", "_bucket", "_rows", "_sum", "_xor", "_message"}
+    given = {
+        name
+        for file in (ROOT / "macros").rglob("*.sql")
+        for name in re.findall(r"\bas (_[a-z]\w*)", file.read_text(encoding="utf-8"))
+    }
+    assert len(given) > 60
+    assert {name for name in given - alone if not words.is_reserved(name)} == set()
