@@ -40,6 +40,7 @@
         {%- set version = cdc._table_version(target) -%}
     {%- endif -%}
     {%- set names = cdc._column_types(target).keys() | list -%}
+    {%- do cdc._refuse_other_columns(node, target, history, names, seen.types) -%}
     {%- set follows = "_entity_id" in seen.types -%}
     {%- set reads_changes = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
         and checkpoint.get("version") is not none and checkpoint.version <= position.version and not follows
@@ -51,6 +52,7 @@
         if reads_changes else none -%}
     {%- set few = published is not none or (reads_changes and cdc._is_small(history)) -%}
     {%- set changes = published -%}
+    {%- set predicates = [] -%}
     {%- if reads_changes and not published -%}
         {%- set changed_rows = cdc._changed_rows(node, history, checkpoint.version, position.version) -%}
         {%- set changes = cdc._feed_step(
@@ -59,16 +61,35 @@
     {%- endif -%}
     {%- if changes is none -%}
         {%- set few = false -%}
+        {#- What is written as a new row must not find the rows that are deleted for it. -#}
+        {%- do predicates.append("(DBT_INTERNAL_SOURCE._current_op = 'D' or DBT_INTERNAL_SOURCE._is_known)") -%}
         {%- set changes = cdc._step(
             spec, "changes", cdc._compared_rows(node, history, target, names, spec.key_columns), few, scans_table=true
         ) -%}
     {%- endif -%}
     {%- set outcome = cdc._write_current(spec, node, changes, {
         "version": version, "names": names, "position": position, "few": few, "selected": cdc._final_columns(node, names) if published,
-        "checkpoint": checkpoint,
+        "checkpoint": checkpoint, "predicates": predicates,
     }) -%}
     {%- do cdc._drop_steps() -%}
     {{ return(outcome) }}
+{%- endmacro %}
+
+
+{#- A final table with a column that its history does not have: nothing says what is to stand there in rows that change. -#}
+{% macro _refuse_other_columns(node, target, history, names, types) -%}
+    {%- set declaration = cdc._upstream_declaration(node) -%}
+    {%- set known = types.keys() | list + ["_cdc_updated_at"] + (declaration.partition_by.keys() | list if declaration else []) -%}
+    {%- set known = known | map("lower") | list -%}
+    {%- set others = [] -%}
+    {%- for name in names if name | lower not in known -%}{%- do others.append("`" ~ name ~ "`") -%}{%- endfor -%}
+    {%- if others -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ target ~ " has the column " ~ (others | join(", ")) ~ ", which its history " ~ history ~ " does not have. Nothing was"
+            ~ " written. Drop the column, or build the table anew: dbt build --full-refresh --select " ~ node.name ~ ". Put columns of your"
+            ~ " own into a model that reads the table."
+        ) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 
@@ -99,7 +120,7 @@
             "touched": facts.touched,
             "is_touched": cdc._touched_rows(spec, changes) if facts.touched and not node.config.get("incremental_predicates") else none,
             "merge": cdc._merge(spec.relation, source,
-                cdc._key_predicates(spec.key_columns) + cdc._as_list(node.config.get("incremental_predicates")), [
+                cdc._key_predicates(spec.key_columns) + cdc._as_list(node.config.get("incremental_predicates")) + batch.get("predicates", []), [
                 {"when": "matched and DBT_INTERNAL_SOURCE._current_op = 'D'", "then": "delete"},
                 {"when": "matched", "then": "update", "columns": columns},
                 {"when": "not matched and DBT_INTERNAL_SOURCE._current_op = 'U'", "then": "insert", "columns": columns},
@@ -232,7 +253,10 @@
 {%- endmacro %}
 
 
-{#- Every open version and every row that has none: for a table whose checkpoint is lost or whose history was rebuilt. -#}
+{#-
+    Every open version that is no row, and every row that is no open version: for a table whose checkpoint is lost or whose history was
+    rebuilt. Rows that somebody has written twice are deleted, all of a key, and its open version is written as a new row.
+-#}
 {% macro _compared_rows(node, history, target, names, keys) -%}
     {%- set columns = cdc._column_list(names) -%}
     {%- set keys = keys | map("lower") | list -%}
@@ -240,21 +264,43 @@
     {%- set of_open = "struct(" ~ cdc._column_list(names, "open_versions") ~ ")" -%}
 with open_versions as (
     {{ cdc._current_rows(node, history) | indent(4) }}
+),
+
+known as (
+    select
+        *,
+        true as _cdc_is_known,
+        row_number() over (partition by {{ cdc._column_list(keys) }} order by {{ cdc._column_list(keys) }}) as _cdc_copy,
+        count(*) over (partition by {{ cdc._column_list(keys) }}) > 1 as _cdc_is_repeated
+    from {{ target }}
+),
+
+compared as (
+    select
+        {%- for name in names %}
+        {%- if name | lower in keys %}
+        coalesce(open_versions.{{ cdc._quoted(name) }}, known.{{ cdc._quoted(name) }}) as {{ cdc._quoted(name) }},
+        {%- else %}
+        open_versions.{{ cdc._quoted(name) }},
+        {%- endif %}
+        {%- endfor %}
+        known._cdc_is_known is not null as _cdc_was_known,
+        explode(case
+            when open_versions._cdc_seq is null then array('D')
+            when known._cdc_is_repeated then array('D', 'U')
+            else array('U')
+        end) as _current_op,
+        coalesce(known._cdc_is_repeated, false) as _cdc_is_repeated
+    from open_versions
+    full outer join (select * from known where _cdc_copy = 1) as known on {{ cdc._same(keys, "open_versions", "known") }}
+    where not ({{ of_open }} <=> {{ of_known }}) or known._cdc_is_repeated
 )
 
 select
-    {%- for name in names %}
-    {%- if name | lower in keys %}
-    coalesce(open_versions.{{ cdc._quoted(name) }}, known.{{ cdc._quoted(name) }}) as {{ cdc._quoted(name) }},
-    {%- else %}
-    open_versions.{{ cdc._quoted(name) }},
-    {%- endif %}
-    {%- endfor %}
-    if(open_versions._cdc_seq is null, 'D', 'U') as _current_op,
-    known._cdc_seq is not null as _is_known
-from open_versions
-full outer join {{ target }} as known on {{ cdc._same(keys, "open_versions", "known") }}
-where not ({{ of_open }} <=> {{ of_known }})
+    {{ columns }},
+    _current_op,
+    _cdc_was_known and (_current_op = 'D' or not _cdc_is_repeated) as _is_known
+from compared
 {%- endmacro %}
 
 

@@ -55,7 +55,7 @@ def add_to_raw(table: Table, name: str, kind: str) -> None:
 def late_columns(table: Table) -> list[Column]:
     """Columns that events carry and the declaration never had."""
     # What a partial event that was read before says of such a column is not told anywhere.
-    if table.arrival and table.partial:
+    if table.partial and (table.arrival or table.lost_events):
         return []
     return [column for column in table.others if not column.was_declared]
 
@@ -150,7 +150,7 @@ def can_narrow(table: Table) -> bool:
 
 
 def respell(table: Table) -> str:
-    column = next(c for c in table.declared if c in table.columns and c.name.swapcase() != c.name)
+    column = table.declared[0]
     table.spelled[column] = column.name.swapcase()
     return refuse(
         table, f"{column.name} spelled otherwise", "is now declared as", table.spelled.clear
@@ -239,7 +239,9 @@ def recreate_raw(table: Table) -> str:
 
 
 def has_read_all(table: Table) -> bool:
-    return table.exists and table.mark == table.batch and not table.reads_all
+    """Whether the tables have all events, with all that is declared of them."""
+    has_columns = set(table.declared) <= set(table.columns)
+    return table.exists and table.mark == table.batch and not table.reads_all and has_columns
 
 
 # Tables that hold the events.
@@ -433,6 +435,8 @@ def act(table: Table, may_be_refused: bool) -> None:
         table: The table that it is done to.
         may_be_refused: Whether the next build may refuse the table.
     """
+    if table.refusal:
+        return
     acts = [one for one in ACTS + REFUSED * may_be_refused if one.can(table)]
     (chosen,) = table.draw.choices(acts, [one.weight for one in acts])
     try:

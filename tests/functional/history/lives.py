@@ -370,6 +370,7 @@ class Table:
         self.final_exists = False
         self.known: Known = {}
         self.columns: list[Column] = []
+        self.built_names: dict[Column, str] = {}
         self.saved: list[Saved] = []
         self.versions: set[Version] | None = None
         self.current: set[Version] | None = None
@@ -588,11 +589,14 @@ class Table:
 
     def build_memory(self, full: bool = False, empty: bool = False) -> None:
         """What a build makes of the history, or of the final table that has none."""
+        # A view may show the columns of before.
+        self.current = None
         if empty:
             if not self.exists:
                 self.exists, self.known, self.columns = True, {}, list(self.declared)
                 self.reads_all, self.saved = True, []
                 self.versions = set()
+                self.built_names = {c: c.name for c in self.keys + self.columns}
             return
         anew = not self.exists or (full and not self.has_history)
         if anew:
@@ -608,6 +612,13 @@ class Table:
         self.mark, self.reads_all = self.batch, False
         tracked = self.columns if self.tracked is None else self.tracked
         self.versions = fold(self.known, self.keys, self.columns, tracked)
+        self.built_names = {column: column.name for column in self.keys + self.columns}
+
+    def is_refused_for(self, names: list[str]) -> bool:
+        """Whether a final table with columns of these names has some that its history lacks."""
+        known = {name.lower() for column in self.keys + self.columns for name in column.names}
+        others = {name.lower() for name in names} - known
+        return self.has_history and any(not name.startswith("_cdc_") for name in others)
 
     def build_final(self) -> None:
         """What a build makes of the final table."""
@@ -636,7 +647,7 @@ class Table:
             return name if isinstance(self.sequence, str) else parts
 
         created = "unix_seconds(_cdc_created_at)" if self.has_time else position("_cdc_created_at")
-        names = [quoted(column.name) for column in self.keys + self.columns]
+        names = [quoted(self.built_names[column]) for column in self.keys + self.columns]
         if table == self.history:
             positions = [position("_seq"), position("_seq_end"), created, position("_cdc_seq")]
         else:

@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,8 @@ class Life:
         for table in self.tables.values():
             table.round = number
             table.story.append(f"-- round {number}: {kind}")
-            for _ in range(table.draw.choice([0, 1, 1, 2]) if number else 0):
-                act(table, may_be_refused=kind == "build")
+            for which in range(table.draw.choice([0, 1, 1, 2]) if number else 0):
+                act(table, may_be_refused=kind == "build" and not which)
             self.arrive(table)
         self.write_files()
         if kind == "empty":
@@ -164,16 +164,24 @@ class Life:
             parts: The nodes of each table that it builds; all where there is none.
             losing: Histories whose rebuild is refused, with what must be said.
         """
+        names = {number: self.final_names(table) for number, table in self.tables.items()}
         failed = self.dbt(*arguments)
         if "" in failed:
             self.wrong |= dict.fromkeys(self.tables, failed[""])
             return
         refused: dict[int, list[str]] = {}
+        rebuilt: dict[int, list[str]] = {}
         for number, table in self.tables.items():
             nodes = table.nodes if parts is None else parts.get(number, [])
             own = {node: failed[node] for node in table.nodes if node in failed}
             expected = {node: says for node, says in (losing or {}).items() if node in nodes}
             expected |= table.refusal.says if table.refusal else {}
+            left = min((nodes.index(node) for node in own if node in nodes), default=len(nodes))
+            self.built(table, nodes[:left], full, empty)
+            is_compared = table.final in nodes and not (full or empty or expected)
+            if is_compared and table.is_refused_for(names[number]):
+                expected[table.final] = "has the column .*, which its history .* does not have"
+                rebuilt[number] = [table.final]
             for node in own.keys() | expected.keys():
                 if node not in own:
                     self.wrong[number] = f"{node} was not refused: {expected[node]}"
@@ -181,23 +189,39 @@ class Life:
                     self.wrong[number] = f"{node}: {own[node]}"
             if number in self.wrong:
                 continue
-            left = min((nodes.index(node) for node in own), default=len(nodes))
             if own:
                 table.story.append(f"refused: {', '.join(own)}")
             if table.refusal:
                 table.refusal.take_back()
                 table.refusal = None
                 refused[number] = nodes[left:]
-            self.built(table, nodes[:left], full, empty)
         self.check()
         if self.wrong or refused:
             was_wrong = bool(self.wrong)
             self.bury()
             self.write_files()
+        if rebuilt.keys() & self.tables.keys():
+            self.build(
+                "build",
+                "--full-refresh",
+                "--select",
+                *self.finals(rebuilt),
+                parts=rebuilt,
+                full=True,
+            )
         if refused:
             # dbt builds again what failed and what was skipped for it.
             again = "build" if was_wrong or self.of_round("again").random() < 0.5 else "retry"
             self.build(again, parts=None if again == "build" else refused)
+
+    def final_names(self, table: Table) -> list[str]:
+        """The columns of a final table that is behind a history."""
+        if not table.final_exists or not table.has_history or table.is_view:
+            return []
+        return [row[0] for row in self.sql(f"show columns in {{s}}.{table.final}")]
+
+    def finals(self, numbers: Iterable[int]) -> list[str]:
+        return [self.tables[number].final for number in numbers if number in self.tables]
 
     def of_round(self, purpose: str) -> random.Random:
         """What is drawn for all tables: the same, whichever of them take part."""
@@ -209,8 +233,10 @@ class Life:
             table.key_names_changed = False
         if table.memory in nodes:
             table.build_memory(full, empty)
-        if table.final in nodes and not (empty and table.final_exists):
+        if table.final in nodes and not empty:
             table.build_final()
+        elif table.final in nodes:
+            table.final_exists, table.current = True, None
         if nodes == table.nodes and not empty:
             newest = self.sql(f"describe history {{s}}.{table.memory} limit 1")[0]["version"]
             table.saved.append(Saved(newest, copied(table.known), list(table.columns)))
