@@ -26,6 +26,7 @@ sources:
         identifier: raw_feed
         columns: &columns [{{name: id, data_type: int}}, {{name: a, data_type: string}}]
       - {{name: hooked, identifier: raw_hooked, columns: *columns}}
+      - {{name: mended, identifier: raw_mended, columns: *columns}}
       - {{name: ends, identifier: raw_ends, columns: *columns}}
       - name: timed
         identifier: raw_timed
@@ -33,8 +34,8 @@ sources:
 """
 BEFORE = SOURCES.format(declared=DECLARED, renames="", column="label")
 AFTER = SOURCES.format(declared=DECLARED, renames="renames: {name: label}", column="name")
-HISTORIES = ("named", "feed", "hooked", "ends", "timed")
-FINALS = ("named", "feed", "hooked", "timed")
+HISTORIES = ("named", "feed", "hooked", "mended", "ends", "timed")
+FINALS = ("named", "feed", "hooked", "mended", "timed")
 ZONE = """, pre_hook: 'set time zone ''{{ var("zone", "UTC") }}'''"""
 # Statements of another adapter on this one, where a variable asks for them.
 PORTABLE = """
@@ -100,7 +101,7 @@ class TestFinalTraps:
                 f"create table {project.test_schema}.raw_{name}"
                 f" (id {time}, op string, seq {time}, {value} string, batch int) using delta"
             )
-        for name in ("named", "feed", "hooked"):
+        for name in ("named", "feed", "hooked", "mended"):
             self.arrive(project, name, "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1)")
         self.arrive(project, "ends", "(1, 'I', 1, 'a', 1)", "(2, 'D', 5, null, 1)")
         self.arrive(project, "timed", moment(1, 1), moment(2, 2))
@@ -157,6 +158,33 @@ class TestFinalTraps:
             run_dbt(["build", "--select", "+hooked_final"])
             expected = [(1, "B"), (2, "Z")] if op == "U" else [(2, "Z")]
             assert rows(project, final) == expected
+
+    def test_rows_that_somebody_wrote_are_repaired(self, project: Any) -> None:
+        final = f"{project.test_schema}.mended_final"
+        for statement in (
+            f"insert into {final} select * from {final} where id = 1",
+            f"insert into {final} select 3 as id, * except (id) from {final} where id = 1",
+            f"update {final} set _cdc_seq = null",
+        ):
+            project.run_sql(statement)
+            run_dbt(["build", "--select", "mended_final"])
+            found = rows(project, "select id, a, _cdc_seq from {s}.mended_final order by id")
+            assert found == [(1, "a", 1), (2, "z", 2)], statement
+
+    def test_a_column_that_the_history_lacks_is_refused_by_name(self, project: Any) -> None:
+        project.run_sql(f"alter table {project.test_schema}.mended_final add columns (mine string)")
+        self.arrive(project, "mended", "(1, 'U', 3, 'b', 3)")
+        select = ["--select", "+mended_final"]
+        results = run_dbt(["build", *select], expect_pass=False)
+        failed = "\n".join(str(result.message) for result in results)
+        assert "has the column `mine`, which its history" in failed
+        assert "dbt build --full-refresh --select mended_final" in failed
+        run_dbt(["build", "--full-refresh", "--select", "mended_final"])
+        found = rows(
+            project,
+            "select * except (_cdc_created_at, _cdc_updated_at) from {s}.mended_final order by id",
+        )
+        assert found == [(1, "b", 3), (2, "z", 2)]
 
     def test_tombstones_of_another_build_are_seen(
         self, project: Any, monkeypatch: pytest.MonkeyPatch
