@@ -80,6 +80,10 @@ class Life:
         }
         for table in tables:
             files |= {f"models/{name}": text for name, text in table.models().items()}
+        models = Path(self.project.project_root) / "models"
+        for file in models.iterdir():  # those of tables that left
+            if f"models/{file.name}" not in files:
+                file.unlink()
         for name, text in files.items():
             write_file(text, self.project.project_root, *name.split("/"))
 
@@ -136,6 +140,8 @@ class Life:
             for which in range(table.draw.choice([0, 1, 1, 2]) if number else 0):
                 act(table, may_be_refused=kind == "build" and not which)
             self.arrive(table)
+        if not self.tables:
+            return
         self.write_files()
         if kind == "empty":
             self.build("build", "--empty", empty=True)
@@ -168,6 +174,7 @@ class Life:
         failed = self.dbt(*arguments)
         if "" in failed:
             self.wrong |= dict.fromkeys(self.tables, failed[""])
+            self.bury()
             return
         refused: dict[int, list[str]] = {}
         rebuilt: dict[int, list[str]] = {}
@@ -272,10 +279,11 @@ class Life:
             return
         command = ["build", "--full-refresh", "--select"]
         self.build(*command, *selected, full=True, parts=parts, losing=losing)
-        if losing and not self.wrong:
-            rebuild = json.dumps({"cdc_rebuild": sorted(losing)})
-            rebuilt = {n: [t.memory] for n, t in self.tables.items() if t.memory in losing}
-            self.build(*command, *losing, "--vars", rebuild, full=True, parts=rebuilt)
+        rebuilt = {n: [t.memory] for n, t in self.tables.items() if t.memory in losing}
+        if rebuilt:
+            named = [table.memory for n, table in self.tables.items() if n in rebuilt]
+            rebuild = json.dumps({"cdc_rebuild": named})
+            self.build(*command, *named, "--vars", rebuild, full=True, parts=rebuilt)
 
     # Rows.
 

@@ -159,3 +159,18 @@ def test_statements() -> None:
         *rest,
     ]
     assert list(statements("s.t", changes[1:3], is_mapped=False)) == rest[:1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Add("`t`", "timestamp_ntz"),
+        Widen("`t`", "timestamp_ntz"),
+        Add("`s`", "array<timestamp_ntz>"),
+    ],
+)
+def test_a_time_without_zone_is_a_feature_of_the_table(change: Add | Widen) -> None:
+    found = list(statements("s.t", [change], is_mapped=False))
+    feature = "alter table s.t set tblproperties ('delta.feature.timestampNtz' = 'supported')"
+    assert found[0] == feature
+    assert len(found) > 1

@@ -181,6 +181,9 @@ def statements(table: str, changes: Sequence[Change], is_mapped: bool) -> Iterat
     if renamed and not is_mapped:
         yield f"alter table {table} set tblproperties ('delta.columnMapping.mode' = 'name')"
     yield from (f"alter table {table} {change}" for change in renamed)
+    if any("timestamp_ntz" in change.type.lower() for change in added + widened):
+        # Delta turns this on by itself in a new table only.
+        yield f"alter table {table} set tblproperties ('delta.feature.timestampNtz' = 'supported')"
     if added:
         yield f"alter table {table} add columns ({', '.join(map(str, added))})"
     if widened:
