@@ -29,11 +29,30 @@
     {%- endif -%}
     {%- set types = cdc._column_types(relation) -%}
     {%- do cdc._refuse_old_layout(relation, types, ["_event_id", "_cdc_is_latest"]) -%}
-    {%- set properties = cdc._table_properties(relation) -%}
+    {%- set properties = cdc._own_properties(spec, node, types) -%}
     {%- do cdc._refuse_drift(node, spec, properties, types) -%}
     {{ return(dict(
         cdc._evolved_spec(spec, cdc._untracked(spec), properties), rebuild=should_full_refresh(), is_large=cdc._is_large(relation)
     )) }}
+{%- endmacro %}
+
+
+{#-
+    What a table of events says of itself. One that somebody created in its place says nothing, and is made to say it again. Its events
+    have identities of some declaration, so that each is recognized by what it says, and NULL in any column may be a value not read yet.
+-#}
+{% macro _own_properties(spec, node, types) -%}
+    {%- set properties = cdc._table_properties(spec.relation) -%}
+    {%- if "cdc.keys" in properties -%}
+        {{ return(properties) }}
+    {%- endif -%}
+    {%- set traits = dict(cdc._history_properties(spec), **{"delta.enableChangeDataFeed": "true"}) -%}
+    {%- if node.resource_type == "snapshot" -%}{%- do traits.update({"cdc.build": invocation_id}) -%}{%- endif -%}
+    {%- if cdc._identity(spec) -%}
+        {%- do traits.update({"cdc.identity": "unknown", "cdc.added": types.keys() | map("lower") | join("\n")}) -%}
+    {%- endif -%}
+    {%- do run_query("alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties(traits)) -%}
+    {{ return(dict(properties, **traits)) }}
 {%- endmacro %}
 
 
@@ -51,7 +70,7 @@
     {%- endif -%}
     {%- set event = cdc._struct_fields(cdc._item_type(columns["_events"])) -%}
     {%- set spec = dict(spec, keeps_images=spec.keeps_images or "_image" in event) -%}
-    {%- set properties = cdc._table_properties(relation) -%}
+    {%- set properties = cdc._own_properties(spec, node, columns) -%}
     {%- do cdc._refuse_drift(node, spec, properties, columns) -%}
     {%- set images = spec.value_columns if spec.keeps_images else [] -%}
     {{ return(dict(cdc._evolved_spec(spec, images, properties), is_large=cdc._is_large(relation))) }}

@@ -222,3 +222,58 @@ class TestIdentity:
                     row for row in before[name] if row[0] != 4
                 ], name
                 assert len([row for row in after[name] if row[0] == 4]) == len(ties), name
+
+
+REPLACED = """
+version: 2
+sources:
+  - name: app
+    schema: "{{{{ target.schema }}}}"
+    config:
+      meta:
+        cdc: {{format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch}}
+    tables:
+      - {{name: raw, columns: [{{name: id, data_type: int}}, {{name: a, data_type: string}}{more}]}}
+"""
+
+
+@pytest.mark.usefixtures("package")
+class TestReplaced:
+    """A history that was replaced by a table which says nothing of itself."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "sources.yml": REPLACED.format(more=""),
+            "stg_raw.sql": "{{ cdc.events(source('app', 'raw')) }}",
+            "raw_final.sql": FINAL.format(read="raw_history"),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(raw_history="stg_raw")
+
+    def test_it_knows_its_events_and_says_what_it_is(self, project: Any) -> None:
+        project.run_sql(
+            f"create table {project.test_schema}.raw"
+            " (id int, op string, seq int, a string, city string, batch int) using delta"
+        )
+        arrive = f"insert into {project.test_schema}.raw values "
+        project.run_sql(arrive + "(1, 'I', 1, 'a', 'x', 1), (2, 'I', 2, 'b', 'y', 1)")
+        run_dbt(["build"])
+        later = REPLACED.format(more=", {name: city, data_type: string}")
+        write_file(later, project.project_root, "models", "sources.yml")
+        project.run_sql(arrive + "(2, 'D', 3, null, null, 2)")
+        run_dbt(["build"])
+        before = rows(project, "show tblproperties {s}.raw_history")
+
+        project.run_sql(
+            f"create or replace table {project.test_schema}.raw_history using delta"
+            f" as select * from {project.test_schema}.raw_history version as of 0"
+        )
+        run_dbt(["build"])
+        found = rows(project, "select id, a, city, _seq, _seq_end from {s}.raw_history order by id")
+        assert found == [(1, "a", "x", 1, None), (2, "b", "y", 2, 3)]
+        assert rows(project, "select id, a, city from {s}.raw_final") == [(1, "a", "x")]
+        after = rows(project, "show tblproperties {s}.raw_history")
+        assert {row for row in before if row[0] in ("cdc.keys", "cdc.identity")} <= set(after)
