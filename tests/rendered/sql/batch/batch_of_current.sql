@@ -12,21 +12,43 @@ with open_versions as (
     where
         _cdc_is_latest
         and _seq_end is null
+),
+
+known as (
+    select
+        *,
+        true as _cdc_is_known,
+        row_number() over (partition by `order_id`, `line` order by `order_id`, `line`) as _cdc_copy,
+        count(*) over (partition by `order_id`, `line`) > 1 as _cdc_is_repeated
+    from app.current_of_history
+),
+
+compared as (
+    select
+        coalesce(open_versions.`order_id`, known.`order_id`) as `order_id`,
+        coalesce(open_versions.`line`, known.`line`) as `line`,
+        open_versions.`status`,
+        open_versions.`amount`,
+        open_versions.`_cdc_created_at`,
+        open_versions.`_cdc_updated_at`,
+        open_versions.`_cdc_seq`,
+        known._cdc_is_known is not null as _cdc_was_known,
+        explode(case
+            when open_versions._cdc_seq is null then array('D')
+            when known._cdc_is_repeated then array('D', 'U')
+            else array('U')
+        end) as _current_op,
+        coalesce(known._cdc_is_repeated, false) as _cdc_is_repeated
+    from open_versions
+    full outer join (select * from known where _cdc_copy = 1) as known on open_versions.`order_id` <=> known.`order_id` and open_versions.`line` <=> known.`line`
+    where not (struct(open_versions.`order_id`, open_versions.`line`, open_versions.`status`, open_versions.`amount`, open_versions.`_cdc_created_at`, open_versions.`_cdc_updated_at`, open_versions.`_cdc_seq`) <=> struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`)) or known._cdc_is_repeated
 )
 
 select
-    coalesce(open_versions.`order_id`, known.`order_id`) as `order_id`,
-    coalesce(open_versions.`line`, known.`line`) as `line`,
-    open_versions.`status`,
-    open_versions.`amount`,
-    open_versions.`_cdc_created_at`,
-    open_versions.`_cdc_updated_at`,
-    open_versions.`_cdc_seq`,
-    if(open_versions._cdc_seq is null, 'D', 'U') as _current_op,
-    known._cdc_seq is not null as _is_known
-from open_versions
-full outer join app.current_of_history as known on open_versions.`order_id` <=> known.`order_id` and open_versions.`line` <=> known.`line`
-where not (struct(open_versions.`order_id`, open_versions.`line`, open_versions.`status`, open_versions.`amount`, open_versions.`_cdc_created_at`, open_versions.`_cdc_updated_at`, open_versions.`_cdc_seq`) <=> struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`));
+    `order_id`, `line`, `status`, `amount`, `_cdc_created_at`, `_cdc_updated_at`, `_cdc_seq`,
+    _current_op,
+    _cdc_was_known and (_current_op = 'D' or not _cdc_is_repeated) as _is_known
+from compared;
 
 -- step changes
 select
