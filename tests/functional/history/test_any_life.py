@@ -27,7 +27,8 @@ from tests.functional.history.lives import Saved, Table, normal, quoted
 
 MINUTES = float(os.environ.get("MINUTES", "0"))
 SEED = os.environ.get("SEED")
-TABLES = [int(n) for n in os.environ.get("TABLES", "0,1,2,3,4,5,6,7").split(",")]
+FEW, MANY = "0,1,2", "0,1,2,3,4,5,6,7"
+TABLES = [int(n) for n in os.environ.get("TABLES", MANY if MINUTES > 2 else FEW).split(",")]
 ROUNDS = 8
 FEWEST_ROUNDS = 3
 ENOUGH = 8  # failures, after which no further life begins
