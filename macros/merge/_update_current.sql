@@ -86,7 +86,7 @@
     {%- if others -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ target ~ " has the column " ~ (others | join(", ")) ~ ", which its history " ~ history ~ " does not have. Nothing was"
-            ~ " written. Drop the column, or build the table anew: dbt build --full-refresh --select " ~ node.name ~ ". Put columns of your"
+            ~ " written. Drop the column, or rebuild the table: dbt build --full-refresh --select " ~ node.name ~ ". Put columns of your"
             ~ " own into a model that reads the table."
         ) -%}
     {%- endif -%}

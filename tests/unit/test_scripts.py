@@ -10,7 +10,7 @@ from dbt.adapters.sparkcdc import java
 from rich.console import Console
 
 from dbt_spark_cdc import invocation
-from scripts import build, docs_site, lint_sql
+from scripts import build, lint_sql
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = "/bin/sh"
@@ -263,18 +263,3 @@ def test_files_in_trouble_are_named():
         "  a/x.gz: gzip file is cut off; 17 lines of it were read",
         "  b/y.jsonl: landed, but no source reads a table of the name b",
     ]
-
-
-def test_the_docs_site_is_dbts_page_without_its_two_faults(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert docs_site.main() == 1
-    assert "dbt docs generate --static" in capsys.readouterr().err
-    icon = "<svg><use xlink:href=\"%s{{ getIcon(item.type, \\'on\\') }}\"></use></svg>"
-    favicon = '<link rel="shortcut icon" href="${require(\'./assets/favicon.ico\')}"/>'
-    write(Path("target/static_index.html"), f"<head>{favicon}<title>ü</title></head>{icon % ''}")
-    assert docs_site.main() == 0
-    assert Path("site/index.html").read_text(encoding="utf-8") == (
-        "<head><title>ü</title></head>" + (icon % "").replace("xlink:href", "ng-attr-href")
-    )
-    # Icons that stand in the page as they are stay so.
-    assert docs_site.mended(icon % "#icn-") == icon % "#icn-"

@@ -164,3 +164,14 @@ def test_search_works_in_a_page_opened_as_a_file(site: Path) -> None:
         browser.close()
     assert any("quarantine.html" in link for link in links)
     assert [line for line in said if not line.startswith("file://")] == []
+
+
+def test_the_lineage_is_dbts_page_without_its_two_faults(hooks: ModuleType) -> None:
+    icon = "<svg><use xlink:href=\"%s{{ getIcon(item.type, \\'on\\') }}\"></use></svg>"
+    favicon = '<link rel="shortcut icon" href="${require(\'./assets/favicon.ico\')}"/>'
+    page = f"<head>{favicon}<title>ü</title></head>{icon % ''}"
+    assert hooks.mended(page) == (
+        "<head><title>ü</title></head>" + (icon % "").replace("xlink:href", "ng-attr-href")
+    )
+    # Icons that stand in the page as they are stay so.
+    assert hooks.mended(icon % "#icn-") == icon % "#icn-"
