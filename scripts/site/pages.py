@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # What dbt writes for `dbt docs generate --static`, and where the site has it.
 LINEAGE, LINEAGE_PAGE = ROOT / "target" / "static_index.html", "lineage.html"
 WORKER = Path(__file__).with_name("iframe-worker.js")
-# Pages of the repository's root, by their place in the site.
+ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+# Pages that the site has by another name.
 HOME = {"README.md": "index.md"}
 LANGUAGES = {".sql": "sql", ".py": "python", ".yml": "yaml", ".csv": "text", ".md": "markdown"}
 
@@ -49,7 +50,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds the pages that are not in docs/, and whatever a page of docs/ links to outside of it."""
-    waiting = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    waiting = [ROOT / name for name in ROOT_PAGES]
     waiting += [path for file in files for path in _linked(Path(config.docs_dir) / file.src_uri)]
     added: set[Path] = set()
     while waiting:

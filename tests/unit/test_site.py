@@ -25,6 +25,7 @@ PAGES = {
     ROOT / "README.md": "index.html",
     ROOT / "CONTRIBUTING.md": "CONTRIBUTING.html",
     ROOT / "CHANGELOG.md": "CHANGELOG.html",
+    ROOT / "SECURITY.md": "SECURITY.html",
 } | {
     page: page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
     for page in sorted((ROOT / "docs").rglob("*.md"))
