@@ -64,8 +64,8 @@ def prepared(step: Step, warehouse: Path) -> str:
 
 
 def test_the_tutorial_says_what_happens(tmp_path: Path, warehouse: Path) -> None:
-    compared = 0
-    for step in steps(PAGE.read_text(encoding="utf-8")):
+    page, compared = PAGE.read_text(encoding="utf-8"), 0
+    for step in steps(page):
         if step.file:
             file = tmp_path / step.file
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def test_the_tutorial_says_what_happens(tmp_path: Path, warehouse: Path) -> None
             if step.table is not None:
                 assert printed == step.table, step.command
                 compared += 1
-    assert compared == 7
+    assert compared == page.count("\n|---") > 5
 
 
 def run(command: str, folder: Path) -> list[list[str]]:
