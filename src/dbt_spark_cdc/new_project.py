@@ -316,7 +316,7 @@ models:
 
 def _file_tables(tables: Sequence[NewTable]) -> str:
     lines = [
-        "{#- Tables over the change files, for the sources. Each run lists the files anew. -#}",
+        "{#- Tables over the change files, for the sources. Each run lists the files again. -#}",
         "{% macro file_tables() %}",
         "{%- set root = adapter.config.project_root -%}",
         f'{{%- set landing = env_var("CDC_LANDING", "{LANDING}") -%}}',
@@ -332,7 +332,7 @@ def _file_tables(tables: Sequence[NewTable]) -> str:
         options = ", ".join(f"{name} '{_escaped(value)}'" for name, value in table.files.reader)
         relation = f"{{{{ target.schema }}}}_raw.{table.config.raw_table}"
         lines += [
-            # Created anew, so that it follows the folder; the files stay.
+            # Created in each run, so that it follows the folder; the files stay.
             "{%- call statement() -%}",
             f"drop table if exists {relation}",
             "{%- endcall -%}",
