@@ -24,6 +24,7 @@ _RELATION = re.compile(r"[A-Za-z_]\w*\.(?=.*\w)(\w|\{table\})+", re.ASCII)
 _GIT = re.compile(
     r"(?:git\+)?(?P<address>(?:https?|ssh|git|file)://\S+?|git@\S+?)(?:@(?P<tag>[^@/:]+))?"
 )
+_ARCHIVE = re.compile(r"https?://\S+\.tar\.gz")
 _SOURCES = ("--events", "--ddl", "--postgres", "--table")
 
 
@@ -235,14 +236,15 @@ def package_of(answers: Answers, problems: list[Problem]) -> Package | None:
             Problem(
                 "--package",
                 "nothing says where the dbt package is: dbt-spark-cdc was installed from a wheel "
-                "or an index. Name the folder of the package, or its git address with a tag: "
-                "--package ADDRESS@TAG.",
+                "or an index. Name the folder of the package, its git address with a tag "
+                "(--package ADDRESS@TAG), or its archive on a web server (https://....tar.gz).",
             )
         )
         return None
     git = _GIT.fullmatch(given)
     if git is None:
         return _local_package(answers, given, problems)
+    is_archive = _ARCHIVE.fullmatch(given) is not None
     if urlsplit(git["address"]).password:
         problems.append(
             Problem(
@@ -252,6 +254,8 @@ def package_of(answers: Answers, problems: list[Problem]) -> Package | None:
             )
         )
         return None
+    if is_archive:
+        return Package(given)
     if not git["tag"]:
         problems.append(
             Problem("--package", f"`{given}` names no revision. Write {given}@TAG or @COMMIT.")

@@ -40,12 +40,17 @@ class Package(NamedTuple):
     """Where `dbt deps` takes the package from.
 
     Attributes:
-        address: A folder, or the address of a git repository.
-        revision: Tag or commit of the repository; empty for a folder.
+        address: A folder, the address of a git repository, or that of an archive on a web server.
+        revision: Tag or commit of the repository; empty for a folder and an archive.
     """
 
     address: str
     revision: str = ""
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is an archive on a web server."""
+        return self.address.startswith(("http://", "https://")) and not self.revision
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,8 @@ snapshots:
 def _packages(package: Package) -> str:
     if package.revision:
         return f"packages:\n  - git: {inline(package.address)}\n    revision: {package.revision}\n"
+    if package.is_archive:
+        return f"packages:\n  - tarball: {inline(package.address)}\n    name: cdc\n"
     local = f"{{{{ env_var('{PACKAGE_VARIABLE}', '{package.address}') }}}}"
     return f"packages:\n  - local: {inline(local)}\n"
 
@@ -360,6 +367,9 @@ def _workflow(shape: Shape, tables: Sequence[NewTable]) -> str:
             address = "ssh://" + address.replace(":", "/", 1)
         install = [f'      - run: pip install "dbt-spark-cdc @ git+{address}@{revision}"']
         environment: list[str] = []
+    elif shape.package.is_archive:
+        install = [f"      - run: pip install dbt-spark-cdc=={shape.version}"]
+        environment = []
     else:
         environment = [
             "    env:",

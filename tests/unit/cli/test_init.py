@@ -346,6 +346,15 @@ def test_the_package_may_be_a_git_address(folder: Path) -> None:
     assert "git+https://git.example/cdc.git@v0.1.0" in workflow
 
 
+def test_the_package_may_be_an_archive(folder: Path) -> None:
+    address = "https://files.example/cdc-0.1.0.tar.gz"
+    made("--events", "customers.csv", "--package", address)
+    (entry,) = yaml.safe_load((folder / "shop/packages.yml").read_text())["packages"]
+    assert entry == {"tarball": address, "name": "cdc"}
+    workflow = (folder / "shop/.github/workflows/dbt.yml").read_text()
+    assert "pip install dbt-spark-cdc==" in workflow
+
+
 def test_a_git_address_without_a_scheme_is_one_for_pip(folder: Path) -> None:
     made("--events", "customers.csv", "--package", "git@git.example:us/cdc.git@v0.1.0")
     workflow = (folder / "shop/.github/workflows/dbt.yml").read_text()
