@@ -55,3 +55,16 @@ def dbt(folder: Path, *arguments: str) -> dict[str, str]:
     assert ran.exception is None
     assert ran.success, [r.message for r in ran.result if r.status not in ("success", "pass")]
     return {r.node.name: str(r.status) for r in getattr(ran.result, "results", [])}
+
+
+def operate(folder: Path, operation: str, arguments: str = "{}") -> None:
+    """Runs an operation in the folder, which must succeed.
+
+    Args:
+        folder: The project.
+        operation: A macro of the package.
+        arguments: Its arguments, as YAML.
+    """
+    ran = invoke(folder, "run-operation", operation, "--args", arguments)
+    assert ran.exception is None
+    assert ran.success, [result.message for result in ran.result.results]

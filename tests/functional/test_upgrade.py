@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.consumer import ROOT, copy_project, dbt, invoke
+from tests.functional.consumer import ROOT, copy_project, dbt, invoke, operate
 
 SCHEMA = "upgraded"
 # `python -m tests.upgrade.make_warehouse` made it: batch 1 of the project, built by that version.
@@ -53,9 +53,9 @@ def test_an_older_warehouse_is_upgraded(project: Path, spark: Any) -> None:
     assert not refused.success and all(remedy in messages[table] for table in HISTORIES), messages
 
     # Without `dry_run: false` it only tells.
-    dbt(project, "run-operation", "cdc_upgrade")
+    operate(project, "cdc_upgrade")
     assert {table: (commits(spark, table), rows(spark, table)) for table in HISTORIES} == before
-    dbt(project, "run-operation", "cdc_upgrade", "--args", "{dry_run: false}")
+    operate(project, "cdc_upgrade", "{dry_run: false}")
     for table, (count, versions) in before.items():
         assert commits(spark, table) == count + 1
         assert len(rows(spark, table)) == len(versions) > 0
