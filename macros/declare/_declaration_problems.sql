@@ -92,7 +92,8 @@
             ~ " there is named in the final model's own `partition_by`.") -%}
     {%- else -%}
         {%- for name in d.partition_by if name in names or cdc._is_reserved(name) -%}
-            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that is there already. Choose another name.") -%}
+            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that is there already."
+                ~ " Choose another name.") -%}
         {%- endfor -%}
     {%- endif -%}
     {%- if d.key_changes is sameas true -%}
