@@ -72,5 +72,5 @@ def test_an_older_warehouse_is_upgraded(project: Path, spark: Any) -> None:
 
     # And its histories are those that this version builds from all events.
     upgraded = {table: rows(spark, table) for table in HISTORIES}
-    dbt(project, "snapshot", "--full-refresh")
+    dbt(project, "build", "--full-refresh", "--resource-type", "snapshot")
     assert {table: rows(spark, table) for table in HISTORIES} == upgraded
