@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.functional.consumer import copy_project, dbt
 
 
 @pytest.fixture
-def consumer(tmp_path: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def consumer(tmp_path: Path, warehouse: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project, so that nothing is written into the repository."""
     monkeypatch.setenv("CDC_WAREHOUSE", str(warehouse))
     return copy_project(tmp_path)
