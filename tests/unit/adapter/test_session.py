@@ -92,7 +92,7 @@ def test_nothing_is_printed_and_the_process_ends(tmp_path: Path) -> None:
         [sys.executable, "-c", QUIET, str(tmp_path / "warehouse"), str(log), json.dumps(SECRET)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         cwd=tmp_path,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("[Row(id=1)]\n", "", 0)
