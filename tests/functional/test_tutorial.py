@@ -63,6 +63,7 @@ def prepared(step: Step, warehouse: Path) -> str:
     return step.text.replace("warehouse: warehouse", settings)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 def test_the_tutorial_says_what_happens(tmp_path: Path, warehouse: Path) -> None:
     page, compared = PAGE.read_text(encoding="utf-8"), 0

@@ -44,6 +44,7 @@ def commits(spark: Any, table: str) -> int:
     return int(spark.sql(f"describe history {SCHEMA}.{table}").count())
 
 
+@pytest.mark.soak
 def test_an_older_warehouse_is_upgraded(project: Path, spark: Any) -> None:
     dbt(project, "deps")
     before = {table: (commits(spark, table), rows(spark, table)) for table in HISTORIES}

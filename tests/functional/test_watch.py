@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import SMALL
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 240
+SETTINGS = {**SMALL, "spark.driver.memory": "1g"}
 
 FILES = {
     "dbt_project.yml": """
@@ -39,7 +42,7 @@ watched:
       type: sparkcdc
       schema: "{{ env_var('APP_SCHEMA') }}"
       threads: 2
-      server_side_parameters: {spark.driver.memory: 1g}
+      server_side_parameters: SETTINGS
 """,
     "models/sources.yml": """
 sources:
@@ -74,7 +77,7 @@ class Watcher:
         for name, text in FILES.items():
             file = folder / name
             file.parent.mkdir(exist_ok=True)
-            file.write_text(text)
+            file.write_text(text.replace("SETTINGS", json.dumps(SETTINGS)))
         (folder / "dbt_packages").mkdir()
         (folder / "dbt_packages" / "cdc").symlink_to(ROOT)
         self.environment = os.environ | {

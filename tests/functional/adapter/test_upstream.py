@@ -102,6 +102,7 @@ class TestMergePredicates(BaseIncrementalPredicates):
         return {"models": DELTA | merge, "seeds": DELTA}
 
 
+@pytest.mark.soak
 class TestSnapshotCheckCols(BaseSnapshotCheckCols):
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, Any]:
