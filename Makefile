@@ -20,7 +20,7 @@ export DO_NOT_TRACK := 1
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
-	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n"
+	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect; pages in Chromium"
@@ -39,7 +39,7 @@ test: spark
 	@$(BIN)/python -m pytest $(TWO_PROCESSES)
 
 soak: spark
-	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak $(TWO_PROCESSES)
+	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak $(addprefix -k ,$(ONLY)) $(TWO_PROCESSES)
 
 bench: spark $(BENCH)/.installed
 	@PYTHONPATH=src $(BENCH)/bin/python -m bench --scale $(SCALE) $(addprefix --only ,$(ONLY))

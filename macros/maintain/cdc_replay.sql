@@ -1,6 +1,6 @@
 {#-
     `dbt run-operation cdc_replay --args '{table: customers_history}'`: sets the watermark of a table back, so that the next build reads
-    events again that were quarantined when they arrived and are good now, for the declaration was mended; or that arrived with a number
+    events again that were quarantined when they arrived and are good now, for the declaration was corrected; or that arrived with a number
     which the table had passed. They take their place in the order; events that were applied before stay as they are.
 -#}
 {% macro cdc_replay(table, since=none, dry_run=false) -%}

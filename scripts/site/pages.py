@@ -63,7 +63,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             waiting += _linked(path)
     files.append(File.generated(config, "decisions/index.md", content=_list_of_decisions()))
     files.append(File.generated(config, f"assets/{WORKER.name}", abs_src_path=str(WORKER)))
-    lineage = mended(LINEAGE.read_text(encoding="utf-8")) if LINEAGE.exists() else _no_lineage()
+    lineage = repaired(LINEAGE.read_text(encoding="utf-8")) if LINEAGE.exists() else _no_lineage()
     files.append(File.generated(config, LINEAGE_PAGE, content=lineage))
     return files
 
@@ -99,14 +99,14 @@ def place(path: Path) -> str:
     return f"source/{name}.md"
 
 
-def mended(page: str) -> str:
+def repaired(page: str) -> str:
     """The page of the lineage without two faults, which browsers report as errors.
 
     Args:
         page: What `dbt docs generate --static` writes.
 
     Returns:
-        The same page where dbt has mended them.
+        The same page where dbt has repaired them.
     """
     return FAVICON.sub("", page).replace(TEMPLATE, FILLED_LATER)
 

@@ -109,7 +109,7 @@ def generate(
         try:
             generation.carry_out(project_dir, steps, prune)
         except OSError as exc:
-            _stop(f"{exc}. Run it again when this is mended: what was written is whole.")
+            _stop(f"{exc}. Run it again when this is fixed: what was written is whole.")
     for line in _summary(steps, prune, check, verbose):
         click.echo(line)
     for step in steps:

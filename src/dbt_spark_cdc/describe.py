@@ -347,7 +347,7 @@ def _as_number(
 
 def _quoted(name: str) -> str:
     """A column's name in an expression of SQL."""
-    return name if words.is_identifier(name) else "`" + name.replace("`", "``") + "`"
+    return name if words.is_identifier(name) else words.quoted(name)
 
 
 def _positions(

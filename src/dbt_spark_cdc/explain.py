@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, run_dbt
 from dbt_spark_cdc.status import Stored, TableStatus, ago, size
+from dbt_spark_cdc.words import quoted
 
 _ENDS = ("D", "T")
 _OPERATIONS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
@@ -254,7 +255,7 @@ def query(found: TableStatus, key: Mapping[str, str]) -> str:
         raise BadProject(f"{table.name} has no model on cdc.events, which would hold its events.")
     at_key = _condition(table, key)
     if "_row_id" not in key:
-        moved = " or ".join(f"{_quoted(f'_old_{name}')} is not null" for name in key)
+        moved = " or ".join(f"{quoted(f'_old_{name}')} is not null" for name in key)
         at_key += f" or (({moved}) and {_condition(table, key, old=True)})"
     if table.resolver:
         entities = f"select _entity_id from {_ref(events)} where {at_key}"
@@ -286,17 +287,13 @@ def _condition(table: CdcTable, key: Mapping[str, str], old: bool = False) -> st
     conditions = []
     for name, value in key.items():
         kind = (columns.get(name) or {}).get("data_type") or "bigint"
-        column = _quoted(name)
+        column = quoted(name)
         if old:
-            column = f"coalesce({_quoted(f'_old_{name}')}, {column})"
+            column = f"coalesce({quoted(f'_old_{name}')}, {column})"
         # Neither quotes nor braces of a value can reach SQL or Jinja this way.
         text = f"decode(unhex('{value.encode().hex()}'), 'utf-8')"
         conditions.append(f"{column} = cast({text} as {kind})")
     return f"({' and '.join(conditions)})"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _ref(node: Node) -> str:

@@ -121,6 +121,15 @@ _TYPE = re.compile(
 _OPENING, _CLOSING, _QUOTES = "(<[{", ")>]}", "'\"`"
 
 
+def quoted(name: str) -> str:
+    """Returns a name as a quoted identifier of Spark SQL.
+
+    Args:
+        name: The name of a column.
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def is_identifier(name: str) -> bool:
     """Whether a name can stand in file names, model names and SQL as it is."""
     return IDENTIFIER.fullmatch(name) is not None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from dbt_spark_cdc.report import write_report
-from scripts.site.pages import mended
+from scripts.site.pages import repaired
 from tests.e2e.conftest import ROOT
 from tests.e2e.servers import dbt
 from tests.unit.cli.warehouses import (
@@ -191,7 +191,7 @@ def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         **environment,
     )
     page = folder / "index.html"
-    page.write_text(mended((folder / "static_index.html").read_text(encoding="utf-8")))
+    page.write_text(repaired((folder / "static_index.html").read_text(encoding="utf-8")))
     return page
 
 

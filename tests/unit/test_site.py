@@ -171,8 +171,8 @@ def test_the_lineage_is_dbts_page_without_its_two_faults(hooks: ModuleType) -> N
     icon = "<svg><use xlink:href=\"%s{{ getIcon(item.type, \\'on\\') }}\"></use></svg>"
     favicon = '<link rel="shortcut icon" href="${require(\'./assets/favicon.ico\')}"/>'
     page = f"<head>{favicon}<title>ü</title></head>{icon % ''}"
-    assert hooks.mended(page) == (
+    assert hooks.repaired(page) == (
         "<head><title>ü</title></head>" + (icon % "").replace("xlink:href", "ng-attr-href")
     )
     # Icons that stand in the page as they are stay so.
-    assert hooks.mended(icon % "#icn-") == icon % "#icn-"
+    assert hooks.repaired(icon % "#icn-") == icon % "#icn-"
