@@ -55,6 +55,8 @@ def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
         warehouse=str(warehouse),
         spark_log=str(warehouse.with_name("spark.log")),
         server_side_parameters={
+            # Each process of the tests has a Java of its own.
+            "spark.driver.memory": "4g",
             "spark.jars": str(iceberg),
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",

@@ -10,7 +10,8 @@
 {% macro default__cdc_upgrade(table, dry_run) -%}
     {%- for node in cdc._managed_nodes(table) if node.resource_type == "snapshot" -%}
         {%- set relation = cdc._relation_of(node) -%}
-        {%- if load_relation(relation) is not none and "_cdc_is_latest" not in cdc._column_types(relation) -%}
+        {%- if load_relation(relation) is not none and "_events" in cdc._column_types(relation)
+            and "_cdc_is_latest" not in cdc._column_types(relation) -%}
             {%- do log("cdc: " ~ relation.identifier ~ ": " ~ ("would be upgraded; run with dry_run: false" if dry_run
                 else "upgraded"), info=true) -%}
             {%- if not dry_run -%}
@@ -40,10 +41,16 @@
 {%- endmacro %}
 
 
-{#- Refuses a table of an older version, which has other columns. -#}
+{#- Refuses a table that this version of the package did not build: one of an older version, or of another snapshot strategy. -#}
 {% macro _refuse_old_layout(relation, columns, needed) -%}
     {%- set missing = needed | reject("in", columns) | list -%}
-    {%- if missing -%}
+    {%- if missing and "_events" not in columns -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ relation ~ " is not a history of this package: it has no column `_events`. Another snapshot strategy built it, or"
+            ~ " somebody created it. Nothing was written. Rename the table to keep its rows, or drop the table; the next build makes"
+            ~ " the history from the raw events."
+        ) -%}
+    {%- elif missing -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ relation ~ " was built by an older version of the package and has no column `" ~ (missing | join("`, `")) ~ "`."
             ~ " Nothing was written. Upgrade it, with all its versions: dbt run-operation cdc_upgrade --args '{dry_run: false}'"

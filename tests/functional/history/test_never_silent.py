@@ -32,6 +32,7 @@ FIRST = {
     "wiped": "",
     "binary": "",
     "lettered": "",
+    "snapshotted": "",
 }
 # What was declared by mistake, and is corrected before the second build.
 CORRECTED = {"rewound": "", "mistaken": "", "dropped": ""}
@@ -198,6 +199,13 @@ class TestNeverSilent:
         story.arrive("wiped", "(1, 'I', 1, 'a', 1)", "(1, 'T', 3, null, 1)")
         story.arrive("binary", f"({BROKEN}, 'I', 1, 'a', 1)", f"({OTHER}, 'I', 1, 'x', 1)")
         story.arrive("lettered", "(1, 'I', 1, 'a', 'day o''1')", "(2, 'I', 2, 'z', 'day o''1')")
+        # What dbt's own snapshot by timestamp leaves.
+        story.arrive("snapshotted", "(1, 'I', 1, 'a', 1)")
+        story.sql(
+            "create table {s}.snapshotted_history using delta as select 1 as id, 'a' as a, 'x' as"
+            " dbt_scd_id, current_timestamp() as dbt_updated_at, current_timestamp() as"
+            " dbt_valid_from, cast(null as timestamp) as dbt_valid_to"
+        )
         story.dbt("run", "--select", "stg_previewed")
         story.dbt("snapshot", "--empty", "--select", "previewed_history")
         # Tombstones of a first build are written by the second run of a history.
@@ -320,6 +328,12 @@ class TestNeverSilent:
         assert name not in story.messages
         columns = {row[0] for row in rows(story.project, f"show columns in {{s}}.{name}")}
         assert "_op" not in columns
+
+    def test_a_table_of_another_snapshot_strategy_is_refused(self, story: Story) -> None:
+        assert story.refused("snapshotted_history")
+        assert all("other snapshot" in text for text in story.messages["snapshotted_history"])
+        query = "select id, dbt_scd_id from {s}.snapshotted_history"
+        assert rows(story.project, query) == [(1, "x")]
 
     def test_a_truncate_that_carries_a_key_closes_late_rows(self, story: Story) -> None:
         assert story.versions("wiped") == [(1, "a", 1, 3), (2, "late", 2, 3)]
