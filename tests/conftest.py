@@ -57,6 +57,7 @@ def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
         server_side_parameters={
             # Each process of the tests has a Java of its own.
             "spark.driver.memory": "4g",
+            "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
             "spark.jars": str(iceberg),
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",

@@ -18,10 +18,7 @@ CHANGE_FEED = "spark.databricks.delta.changeDataFeed"
 # takes a third of the processor for code that hardly runs again: it gets four times the usual proof
 # that code is hot, and in a run of a few statements it is left out. Java then reserves too little
 # room for code, and a statement fails where that is full.
-# A build waits for its end and not for a single answer: the parallel collector takes a tenth less
-# of the processor than the one that Java prefers.
 LONG_RUN = (
-    "-XX:+UseParallelGC",
     "-XX:Tier4InvocationThreshold=20000",
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
