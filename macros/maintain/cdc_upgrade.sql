@@ -10,8 +10,8 @@
 {% macro default__cdc_upgrade(table, dry_run) -%}
     {%- for node in cdc._managed_nodes(table) if node.resource_type == "snapshot" -%}
         {%- set relation = cdc._relation_of(node) -%}
-        {%- if load_relation(relation) is not none and "_events" in cdc._column_types(relation)
-            and "_cdc_is_latest" not in cdc._column_types(relation) -%}
+        {%- set columns = cdc._column_types(relation) if load_relation(relation) is not none else {} -%}
+        {%- if "_events" in columns and "_cdc_is_latest" not in columns -%}
             {%- do log("cdc: " ~ relation.identifier ~ ": " ~ ("would be upgraded; run with dry_run: false" if dry_run
                 else "upgraded"), info=true) -%}
             {%- if not dry_run -%}
