@@ -7,6 +7,8 @@
       given_events       the value each event gives each column
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
+    Where an erasure list is there, the last one holds no event of a listed key: these are in `erased_events`. For a declaration that
+    `sees_erased` it holds all.
     Records that are no change of this table (messages, transaction borders) are left out.
 
     Up to `read_events` the raw table's own columns are there, for the expressions of the declaration. What stands beside them begins with
@@ -23,6 +25,7 @@
         + (["_cdc_is_whole"] if d.format == "debezium" else []) + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
     {%- set hashed = cdc._hashed_columns(d) -%}
     {%- set keys = d.key_columns if not d.keyless and not d.traits.columns else [] -%}
+    {%- set erasures = none if d.get("sees_erased") else cdc._erasure_list() -%}
     {%- set given, given_names = [], [] -%}
     {%- for column in hashed -%}
         {%- if cdc._needs_field(d, column) and column not in d.left_out -%}
@@ -156,7 +159,7 @@ typed_events as (
     lateral view outer inline(array(__cdc_typed)) typed as {{ typed_names | join(", ") }}, _unset
 ),
 
-identified_events as (
+{{ "all_events" if erasures else "identified_events" }} as (
     select
         * except (__cdc_problems),
         nullif(__cdc_reasons, '') as _reason,
@@ -172,6 +175,10 @@ identified_events as (
     ) as typed_events
     lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
+{%- if erasures %},
+
+{{ cdc._without_erased(d, erasures) }}
+{%- endif %}
 {%- endmacro %}
 
 

@@ -18,10 +18,11 @@
     {%- set applied = done.get("inserted", 0) + done.get("updated", 0) + done.deleted + done.get("unchanged", 0) -%}
     {{ return(cdc._run_record(spec, dict(
         done,
-        read=facts.good + rejected[0],
+        read=facts.good + rejected[0] + rejected[2],
         duplicate=facts.good - applied,
         quarantined=rejected[0],
         left_out=rejected[1],
+        erased=rejected[2],
         watermark_before=window.read_from,
         watermark_after=window.read_to,
     ))) }}
@@ -34,13 +35,13 @@
 
 
 {#-
-    How many raw rows of a batch are quarantined, and how many are no change of a row. Raw rows that gave no event are decoded once
-    more to tell these apart.
+    How many raw rows of a batch are quarantined, how many are no change of a row, and how many belong to an erased key. Raw rows that
+    gave no event are decoded once more to tell these apart.
 -#}
 {% macro _rejected_events(spec, window, facts) -%}
     {#- The raw rows of a run are the resolver's to count, where there is one. -#}
     {%- if spec.follows or not spec.declaration or window.raw_rows == facts.good -%}
-        {{ return([0, 0]) }}
+        {{ return([0, 0, 0]) }}
     {%- endif -%}
     {{ return(run_query(cdc._bad_count(spec.declaration, window)).rows[0] | list) }}
 {%- endmacro %}
@@ -60,10 +61,22 @@ bad_counts as (
     from identified_events
     where _reason is not null and {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
 )
+{%- if cdc._erasure_list() %},
+
+erased_counts as (
+    select count(*) as erased
+    from erased_events
+    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
+)
+{%- endif %}
 
 select
     quarantined,
-    left_out
+    left_out,
+    {{ "erased" if cdc._erasure_list() else "0 as erased" }}
 from bad_counts
 cross join control_counts
+{%- if cdc._erasure_list() %}
+cross join erased_counts
+{%- endif %}
 {%- endmacro %}

@@ -28,17 +28,21 @@
         {%- do rows.append("(" ~ (values | join(", ")) ~ ")") -%}
     {%- endfor -%}
     {%- if rows -%}
+        {%- set columns = [] -%}
+        {%- for counter in cdc._ledger_counters() -%}
+            {%- do columns.append(("" if "watermark" in counter else "events_") ~ counter) -%}
+        {%- endfor -%}
         {%- set ledger = api.Relation.create(database=none, schema=target.schema, identifier="cdc_runs", type="table") -%}
         {%- if load_relation(ledger) is none -%}
             {%- do adapter.create_schema(ledger) -%}
-            {%- set counters = [] -%}
-            {%- for counter in cdc._ledger_counters() -%}
-                {%- do counters.append(("" if "watermark" in counter else "events_") ~ counter ~ " bigint") -%}
-            {%- endfor -%}
             {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, "
-                ~ "table_name string, node string, " ~ (counters | join(", ")) ~ ", seconds double) using delta") -%}
+                ~ "table_name string, node string, " ~ (columns | join(" bigint, ")) ~ " bigint, seconds double) using delta") -%}
+        {%- elif "events_erased" not in cdc._column_types(ledger) -%}
+            {#- One of an older version. -#}
+            {%- do run_query("alter table " ~ ledger ~ " add columns (events_erased bigint)") -%}
         {%- endif -%}
-        {%- do run_query("insert into " ~ ledger ~ " values " ~ (rows | join(", "))) -%}
+        {%- do run_query("insert into " ~ ledger ~ " (run_id, run_started_at, table_name, node, " ~ (columns | join(", "))
+            ~ ", seconds) values " ~ (rows | join(", "))) -%}
     {%- endif -%}
 {%- endmacro %}
 
@@ -58,5 +62,5 @@
 
 {% macro _ledger_counters() -%}
     {{ return(["read", "inserted", "updated", "deleted", "duplicate", "late", "tied", "unchanged", "quarantined", "left_out",
-        "watermark_before", "watermark_after"]) }}
+        "erased", "watermark_before", "watermark_after"]) }}
 {%- endmacro %}

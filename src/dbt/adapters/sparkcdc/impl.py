@@ -9,6 +9,7 @@ from multiprocessing.context import SpawnContext
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from dbt.adapters.base.impl import log_code_execution
 from dbt.adapters.base.meta import available
@@ -16,7 +17,7 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import steps, types
+from dbt.adapters.sparkcdc import erasure, steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.cursor import quoted
 from dbt.adapters.sparkcdc.delta_log import (
@@ -63,6 +64,9 @@ LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
 BUILDS = RUNS_SPARK - LOOKS_ONLY - {"generate", "freshness"}
 CHECKPOINT = "spark.databricks.delta.commitInfo.userMetadata"
 SEED_VIEW = "__dbt_seed"
+# A row that is deleted goes from its file at once, and the rows that were deleted before with it.
+WHOLE_FILES = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
+NO_RETENTION = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
 # Settings that Delta changes in a session which it writes in.
 SET_BY_DELTA = "spark.sql.parquet.fieldId."
 SEPARATOR = "\x1e"
@@ -513,15 +517,10 @@ class SparkCdcAdapter(SparkAdapter):
 
     def _delta_metadata(self, table: str) -> Any:
         """The metadata of a Delta table's newest version; None where Spark must be asked."""
-        spark = self.connections.get_thread_connection().handle.spark
         folder = self._delta_folder(table)
         if folder is None or not (folder / "_delta_log").is_dir():
             return None
-        log = getattr(spark._jvm, "org.apache.spark.sql.delta.DeltaLog")
-        snapshot = log.forTable(spark._jsparkSession, str(folder)).update(
-            False, spark._jvm.scala.Option.empty(), spark._jvm.scala.Option.empty()
-        )
-        return snapshot.metadata()
+        return self._delta_snapshot(folder)[1].metadata()
 
     @available.parse_none
     def view_text(self, view: str) -> str | None:
@@ -583,6 +582,160 @@ class SparkCdcAdapter(SparkAdapter):
             return [tuple(row) for row in self.execute(sql, fetch=True)[1].rows]
         except DbtRuntimeError:
             return None
+
+    @available.parse_none
+    def query_problem(self, sql: str) -> str | None:
+        """Returns why Spark does not accept a query, in one line, or None where it does.
+
+        Args:
+            sql: The query, which is not run.
+        """
+        try:
+            self.query_types(sql)
+        except DbtRuntimeError as exc:
+            lines = [line.strip() for line in str(exc).splitlines()]
+            return next((line for line in lines if line.startswith("[")), lines[-1])
+        return None
+
+    @available.parse_none
+    def view_query(self, view: str) -> str | None:
+        """Returns the query of a view, or None where there is no such view.
+
+        Args:
+            view: Its name in SQL.
+        """
+        table = self._catalog_table(view)
+        text = table.viewText() if table is not None else None
+        return str(text.get()) if text is not None and text.isDefined() else None
+
+    @available.parse_none
+    def erase_rows(self, table: str, sql: str, checkpoint: str) -> dict[str, int]:
+        """Deletes rows of a table, and writes the files anew that hold them.
+
+        Args:
+            table: Its name in SQL.
+            sql: A MERGE that deletes.
+            checkpoint: The commit's user metadata.
+
+        Returns:
+            `rows`: how many were deleted. `files`: how many data files were replaced.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        before = self._live_files(table)
+        with scoped(spark, WHOLE_FILES | {CHECKPOINT: checkpoint}):
+            _, found = self.execute(sql, fetch=True)
+        gone = before.keys() - self._live_files(table).keys()
+        return {"rows": int(found.rows[0][0]), "files": len(gone)}
+
+    @available.parse_none
+    def files_hiding(self, table: str, keys: Step) -> list[str]:
+        """Returns the live files of a table in which deletion vectors hide rows of some keys.
+
+        Args:
+            table: Its name in SQL.
+            keys: The keys.
+        """
+        folder, names = self._files_of(table)
+        return [
+            name
+            for name, hides in sorted(self._live_files(table).items())
+            if hides and erasure.holds_keys(folder / name, keys.rows, names)
+        ]
+
+    @available.parse_none
+    def has_hidden_rows(self, table: str) -> bool:
+        """Returns whether a table has a live file with a deletion vector.
+
+        Args:
+            table: Its name in SQL.
+        """
+        return any(self._live_files(table).values())
+
+    @available.parse_none
+    def forget_past(self, table: str, erasure_id: str, checkpoint: str) -> dict[str, int]:
+        """Removes all files of a table that its newest version does not need, and its older log.
+
+        The last commit of the table is one that has no values: only it stays in the log, with a
+        checkpoint.
+
+        Args:
+            table: Its name in SQL.
+            erasure_id: What tells this erasure from others.
+            checkpoint: The commit's user metadata.
+
+        Returns:
+            `version`: the table's newest one. `files`: how many data files were removed.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        folder, _ = self._files_of(table)
+        before = erasure.data_files(folder)
+        with scoped(spark, NO_RETENTION):
+            self.execute(f"vacuum {table} retain 0 hours")
+        with scoped(spark, {CHECKPOINT: checkpoint}):
+            self.execute(f"alter table {table} set tblproperties ('cdc.erasure' = '{erasure_id}')")
+        log, snapshot = self._delta_snapshot(folder)
+        version = int(snapshot.version())
+        log.checkpoint(snapshot, spark._jvm.scala.Option.empty())
+        erasure.forget_log(folder, version)
+        return {"version": version, "files": len(before - erasure.data_files(folder))}
+
+    @available.parse_none
+    def search_files(self, table: str, values: list[str], keys: Step | None) -> dict[str, Any]:
+        """Searches all files below a table's folder, those of its log included.
+
+        Args:
+            table: Its name in SQL.
+            values: Texts that no file may hold.
+            keys: Keys that no data file may hold a row of.
+
+        Returns:
+            See `erasure.Found`.
+        """
+        folder, names = self._files_of(table)
+        found = erasure.search(folder, values, keys.rows if keys else None, names)
+        return {"searched": found.searched, "holding": found.holding}
+
+    @available.parse_none
+    def write_certificate(self, erasure_id: str, certificate: dict[str, Any]) -> str:
+        """Writes what an erasure came to as JSON, below the project's target folder.
+
+        Args:
+            erasure_id: What tells this erasure from others.
+            certificate: What it came to.
+
+        Returns:
+            The file.
+        """
+        file = self._target_path(self.config) / f"cdc_erasure_{erasure_id}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(certificate, indent=2, default=str) + "\n", encoding="utf-8")
+        return str(file)
+
+    def _files_of(self, table: str) -> tuple[Path, dict[str, str]]:
+        """The folder of a Delta table on this machine, and what its files call its columns."""
+        folder, metadata = self._delta_folder(table), self._delta_metadata(table)
+        if folder is None or metadata is None:
+            raise DbtRuntimeError(f"cdc: {table} is no Delta table on a disk of this machine.")
+        return folder, erasure.physical_names(str(metadata.schemaString()))
+
+    def _live_files(self, table: str) -> dict[str, bool]:
+        """The data files of a Delta table's newest version, and whether they hide deleted rows."""
+        from pyspark.sql.classic.dataframe import DataFrame
+
+        spark = self.connections.get_thread_connection().handle.spark
+        _, snapshot = self._delta_snapshot(self._files_of(table)[0])
+        files = DataFrame(snapshot.allFiles().toDF(), spark)
+        rows = files.selectExpr("path", "deletionVector is not null").collect()
+        return {unquote(path): hides for path, hides in rows}
+
+    def _delta_snapshot(self, folder: Path) -> tuple[Any, Any]:
+        """Delta's own log of a table, and the table's newest version."""
+        spark = self.connections.get_thread_connection().handle.spark
+        log = getattr(spark._jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
+            spark._jsparkSession, str(folder)
+        )
+        nothing = spark._jvm.scala.Option.empty()
+        return log, log.update(False, nothing, nothing)
 
     def _delta_folder(self, name: str) -> Path | None:
         folders = self.connections.get_thread_connection().handle.folders

@@ -14,7 +14,7 @@
     {%- set window = {"read_from": 8, "read_to": 9, "raw_rows": 1000, "few": true, "position": {"read_to": 9}} -%}
     {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
     {%- set facts = {
-        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "rejected": [0, 0], "bounds": some_keys(spec),
+        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "rejected": [0, 0, 0], "bounds": some_keys(spec),
     } -%}
     {%- do cdc._write_batch(spec, window, events, facts, 7, {"tombstones": true}) -%}
     {{ return(statements()) }}

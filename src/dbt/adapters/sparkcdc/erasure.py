@@ -1,0 +1,228 @@
+"""The files of Delta tables: which hold rows of some keys, and a search that proves they do not.
+
+A row that is deleted stays in files: under deletion vectors, in files that no version owns, in the
+change feed, and its values in the statistics and predicates of the log. All of them are read here
+as they lie on the disk, compressed columns included.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+LOG = "_delta_log"
+# Commits, checksums and checkpoints; compacted commits have two numbers.
+NUMBERED = re.compile(r"\.?(\d{20})\.")
+SIDECARS = "_sidecars"
+ROWS_A_BATCH = 65_536
+
+
+@dataclass
+class Found:
+    """What a search came to.
+
+    Attributes:
+        searched: How many files were read.
+        holding: The files that hold one of the values, below the folder.
+    """
+
+    searched: int = 0
+    holding: list[str] = field(default_factory=list)
+
+
+def data_files(folder: Path) -> set[str]:
+    """Returns the Parquet files of a table's folder, live or not, without those of the log.
+
+    Args:
+        folder: The table's folder.
+    """
+    files = (path.relative_to(folder) for path in folder.rglob("*.parquet") if path.is_file())
+    return {path.as_posix() for path in files if path.parts[0] != LOG}
+
+
+def forget_log(folder: Path, version: int) -> int:
+    """Removes what the log has of versions before one that has a checkpoint.
+
+    Args:
+        folder: The table's folder.
+        version: The oldest version that stays.
+
+    Returns:
+        How many files were removed.
+
+    Raises:
+        FileNotFoundError: That version has no checkpoint, and the table could not be read after.
+    """
+    log = folder / LOG
+    names = sorted(path.name for path in log.iterdir() if path.is_file())
+    if not any(name.startswith(f"{version:020}.checkpoint") for name in names):
+        raise FileNotFoundError(f"{log} has no checkpoint of version {version}")
+    removed = 0
+    for name in names:
+        number = NUMBERED.match(name)
+        if number and int(number[1]) < version:
+            (log / name).unlink()
+            removed += 1
+    kept = "".join(_sidecars(log, version))
+    for path in (log / SIDECARS).glob("*.parquet") if (log / SIDECARS).is_dir() else ():
+        if path.name not in kept:
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def _sidecars(log: Path, version: int) -> Iterator[str]:
+    """The names of the files that a checkpoint of several parts consists of."""
+    for path in log.glob(f"{version:020}.checkpoint*"):
+        if path.suffix == ".json":
+            yield path.read_text(encoding="utf-8")
+        elif "sidecar" in pq.read_schema(path).names:
+            rows = pq.read_table(path, columns=["sidecar"]).column(0).to_pylist()
+            yield from (row["path"] for row in rows if row)
+
+
+def physical_names(schema: str) -> dict[str, str]:
+    """Returns what the files call the columns of a table.
+
+    Args:
+        schema: The schema of the table's metadata, as JSON.
+    """
+    fields = json.loads(schema)["fields"]
+    mapped = "delta.columnMapping.physicalName"
+    return {item["name"]: item["metadata"].get(mapped, item["name"]) for item in fields}
+
+
+def holds_keys(file: Path, keys: pa.Table, names: Mapping[str, str]) -> bool:
+    """Returns whether a Parquet file has a row of one of the keys, deleted or not.
+
+    Args:
+        file: The file.
+        keys: The keys, a row each.
+        names: What the file calls the columns. One that it lacks holds any key: it may be a
+            partition column.
+    """
+    with pq.ParquetFile(file) as parquet:
+        there = [name for name in keys.column_names if names[name] in parquet.schema_arrow.names]
+        if not there:
+            return False
+        wanted = set(zip(*(keys.column(name).to_pylist() for name in there), strict=True))
+        columns = [names[name] for name in there]
+        for batch in parquet.iter_batches(ROWS_A_BATCH, columns=columns):
+            rows = batch.select(columns)
+            mask = None
+            for name, column in zip(there, rows.columns, strict=True):
+                values = keys.column(name).unique().cast(column.type)
+                one = pc.is_in(column, value_set=values)
+                mask = one if mask is None else pc.and_(mask, one)
+            some = rows.filter(mask)
+            if wanted & set(zip(*(column.to_pylist() for column in some.columns), strict=True)):
+                return True
+    return False
+
+
+def search(
+    folder: Path, values: Sequence[str], keys: pa.Table | None, names: Mapping[str, str]
+) -> Found:
+    """Searches all files of a folder for values: their bytes, and what is compressed in them.
+
+    Args:
+        folder: The folder, with all below it.
+        values: Texts.
+        keys: Keys that no Parquet file outside the log may have a row of.
+        names: See `holds_keys`.
+    """
+    needles = spellings(values)
+    found = Found()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found.searched += 1
+            name = path.relative_to(folder)
+            is_data = path.suffix == ".parquet" and name.parts[0] != LOG
+            if holds_text(path, needles) or (
+                is_data and keys is not None and holds_keys(path, keys, names)
+            ):
+                found.holding.append(name.as_posix())
+    return found
+
+
+def spellings(values: Iterable[str]) -> list[bytes]:
+    """Returns the bytes that texts are written as: plain, and as JSON writes them.
+
+    Args:
+        values: The texts.
+    """
+    found = set()
+    for value in values:
+        for text in (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+            found.add(text.encode("utf-8", "surrogatepass"))
+    return sorted(found - {b""})
+
+
+def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
+    """Returns whether a file holds one of the texts.
+
+    Args:
+        file: A file; Parquet and gzip are unpacked as well.
+        needles: See `spellings`.
+    """
+    if not needles:
+        return False
+    content = file.read_bytes()
+    if any(needle in content for needle in needles):
+        return True
+    if content[:2] == b"\x1f\x8b":
+        try:
+            unpacked = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):  # what can be read of a damaged file
+            unpacked = _unpacked(content)
+        return any(needle in unpacked for needle in needles)
+    if content[:4] == b"PAR1":
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(ROWS_A_BATCH):
+                for column in batch.columns:
+                    if any(_matches(texts, needles) for texts in _texts(column)):
+                        return True
+    return False
+
+
+def _unpacked(content: bytes) -> bytes:
+    unpacked, member = bytearray(), zlib.decompressobj(wbits=31)
+    for at in range(len(content)):
+        try:
+            unpacked += member.decompress(content[at : at + 1])
+        except zlib.error:
+            break
+    return bytes(unpacked)
+
+
+def _matches(texts: pa.Array, needles: Sequence[bytes]) -> bool:
+    return any(pc.any(pc.match_substring(texts, needle)).as_py() for needle in needles)
+
+
+def _texts(column: Any) -> Iterator[pa.Array]:
+    """The texts and bytes of a column, those inside of lists, maps and structs included."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        yield from _texts(column.dictionary)
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        yield column.cast(pa.large_binary())
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        yield column
+    elif pa.types.is_struct(kind):
+        for child in column.flatten():
+            yield from _texts(child)
+    elif pa.types.is_map(kind):
+        yield from _texts(column.keys)
+        yield from _texts(column.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _texts(column.values)
