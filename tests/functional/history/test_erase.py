@@ -233,12 +233,16 @@ class TestErase:
         assert rows(self.project, count) == [(59, 0)]
 
     def a_key_may_return(self) -> None:
-        refused = self.operate("cdc_allow_return", passes=False, table="app.people", keys=[8], since="x")
+        refused = self.operate(
+            "cdc_allow_return", passes=False, table="app.people", keys=[8], since="x"
+        )
         assert "`since: x` is no time" in refused
         since = {"table": "app.people", "keys": [7], "since": "2026-02-01"}
         self.operate("cdc_allow_return", **since)
         self.operate("cdc_allow_return", **since, dry_run=False)
-        self.arrive("people", 5, (7, 40, "I", "another@example.com"), (7, 6, "U", "seven.old@a.com"))
+        self.arrive(
+            "people", 5, (7, 40, "I", "another@example.com"), (7, 6, "U", "seven.old@a.com")
+        )
         run_dbt(["build"])
         query = "select email, _seq from {s}.people_history where id = 7"
         assert rows(self.project, query) == [("another@example.com", 40)]
