@@ -288,7 +288,7 @@
 
 {#- A raw row as one hash, for raw tables have no key. -#}
 {% macro _raw_row_hash(d, alias=none) -%}
-    {{ return("sha2(to_json(struct(" ~ cdc._column_list(cdc._column_types(d.relation).keys() | list, alias) ~ ")), 256)") }}
+    {{ return("sha2(to_json(struct(" ~ cdc._column_list(cdc._column_types("select * from " ~ d.relation).keys() | list, alias) ~ ")), 256)") }}
 {%- endmacro %}
 
 

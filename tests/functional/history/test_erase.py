@@ -25,7 +25,8 @@ sources:
         config:
           meta:
             cdc: &cdc
-              {format: flagged, keys: [id], sequence_by: seq, event_time: at, operation: op, arrival: batch}
+              {format: flagged, keys: [id], sequence_by: seq, event_time: at, operation: op,
+               arrival: batch}
         columns: &columns
           - {name: id, data_type: bigint}
           - {name: email, data_type: string}
@@ -219,7 +220,10 @@ class TestErase:
         assert rows(self.project, "select email from {s}.people_final where id = 8") == [
             ("eight@b.com",)
         ]
-        ledger = "select events_read, events_updated, events_erased from {s}.cdc_runs where watermark_after = 4"
+        ledger = (
+            "select events_read, events_updated, events_erased from {s}.cdc_runs"
+            " where watermark_after = 4"
+        )
         assert rows(self.project, ledger) == [(2, 1, 1)]
         run_dbt(["build", "--full-refresh", "--exclude", "people_changes"])
         assert rows(self.project, count) == [(59, 0)]
@@ -245,7 +249,7 @@ class TestErase:
         )
         run_dbt(["build"])
         query = "select email, _seq from {s}.people_history where id = 7"
-        assert rows(self.project, query) == [("another@example.com", 40)]
+        assert rows(self.project, query) == [("new@a.com", 40)]
         self.audit_holds()
 
     def a_table_without_a_history(self) -> None:
