@@ -32,7 +32,7 @@
         {"relation": subject.named.relation, "is_large": true}, "erased_keys",
         cdc._erased_keys(subject, where, keys, unfinished, by_list), true, scans_table=true
     ) -%}
-    {%- if erased.rows | length == 0 -%}
+    {%- if erased.rows | length == 0 and not unfinished -%}
         {%- if by_list -%}
             {%- do log("cdc: nothing has arrived of a key of " ~ subject.declaration.table ~ " that is on the erasure list", info=true) -%}
             {{ return("") }}
@@ -46,7 +46,7 @@
     ) -%}
     {%- do cdc._report_erasure(subject, erased, raw_rows, dry_run) -%}
     {%- if not dry_run -%}
-        {%- do cdc._erase(subject, erased, raw_rows) -%}
+        {%- do cdc._erase(subject, erased, raw_rows, unfinished) -%}
     {%- endif -%}
     {%- do cdc._drop_steps() -%}
 {%- endmacro %}
@@ -318,7 +318,7 @@ group by _origin
 {#- Says what an erasure does, or would do. -#}
 {% macro _report_erasure(subject, erased, raw_rows, dry_run) -%}
     {%- set d = subject.declaration -%}
-    {%- set verb = "would be erased" if dry_run else "are erased" -%}
+    {%- set verb = "would be erased" if dry_run else "is erased" if erased.rows | length == 1 else "are erased" -%}
     {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ (" key " if erased.rows | length == 1 else " keys ") ~ verb, info=true) -%}
     {%- do log("cdc: " ~ d.relation ~ ": " ~ (raw_rows.rows | length) ~ " raw events", info=true) -%}
     {%- for table in subject.tables -%}
@@ -341,7 +341,7 @@ group by _origin
     The erasure. The list comes first: from then on, no event of the keys is decoded, and whatever dies later, the next call finishes. Rows
     go before files, and each table ends with a commit that has its checkpoint.
 -#}
-{% macro _erase(subject, erased, raw_rows) -%}
+{% macro _erase(subject, erased, raw_rows, unfinished) -%}
     {%- set d = subject.declaration -%}
     {%- set erasure_id = invocation_id -%}
     {%- set values = cdc._values_of_keys(subject, erased) -%}
@@ -354,7 +354,7 @@ group by _origin
     {%- endfor -%}
     {%- for role in ["tombstones", "changelog", "final", "history"] -%}
         {%- for table in subject.tables if table.role == role -%}
-            {%- do done.append(cdc._erase_table(d, table, erased, erasure_id)) -%}
+            {%- do done.append(cdc._erase_table(d, table, erased, erasure_id, unfinished)) -%}
         {%- endfor -%}
     {%- endfor -%}
     {%- do cdc._forget_tables(subject, done, behind, erasure_id) -%}
@@ -476,7 +476,7 @@ left anti join shared_texts using (_text)
     Deletes the rows of the keys from one table. Files in which a deletion vector hides rows of the keys are written anew: one row of
     each that stays is updated to what it is.
 -#}
-{% macro _erase_table(d, table, erased, erasure_id) -%}
+{% macro _erase_table(d, table, erased, erasure_id, unfinished) -%}
     {%- set types = cdc._column_types(table.relation) -%}
     {%- set checkpoint = cdc._checkpoint_text(table.relation, dict(cdc._read_checkpoint(table.relation), erasure=erasure_id))
         if table.role != "tombstones" else "{}" -%}
@@ -507,6 +507,10 @@ left anti join shared_texts using (_text)
         {%- do files.update({"count": files.count + adapter.erase_rows(table.relation | string, cdc._merge(
             table.relation, touched, cdc._key_predicates(row), [{"when": "matched", "then": "update", "columns": [key]}]
         ), checkpoint).files}) -%}
+    {%- endif -%}
+    {#- Of keys that an interrupted erasure has left no row of, nothing tells which files hide some. -#}
+    {%- if unfinished and adapter.has_hidden_rows(table.relation | string) -%}
+        {%- do run_query("reorg table " ~ table.relation ~ " apply (purge)") -%}
     {%- endif -%}
     {{ return(dict(table, relation=table.relation | string, rows=found.rows, files=files.count)) }}
 {%- endmacro %}
