@@ -10,8 +10,8 @@
 
 {% macro default__cdc_allow_return(table, keys, since, dry_run) -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: cdc_allow_return concerns keys that cdc_erase has erased, which takes `type: sparkcdc`; this target is `type: "
-        ~ target.type ~ "`."
+        "cdc: cdc_allow_return concerns keys that cdc_erase has erased, which takes a target of `type:"
+        ~ " sparkcdc`. Nothing was written."
     ) -%}
 {%- endmacro %}
 

@@ -17,7 +17,7 @@
 {% macro default__cdc_erase(table, where, keys, everything, dry_run) -%}
     {%- do exceptions.raise_compiler_error(
         "cdc: cdc_erase reads and removes files of the tables and of their logs, which only the embedded Spark of `type: sparkcdc` lets"
-        ~ " it do; this target is `type: " ~ target.type ~ "`. Nothing was written. Here, delete the rows in each table by hand, purge"
+        ~ " it do. Nothing was written. Here, delete the rows in each table by hand, purge"
         ~ " them (REORG TABLE .. APPLY (PURGE)), vacuum the tables, and keep the person's events out of the raw table."
     ) -%}
 {%- endmacro %}
