@@ -57,7 +57,8 @@ class TestErase:
             "visits_final.sql": FINAL.format(read="stg_visits"),
             "people_changes.sql": CHANGES,
             "people_audit.sql": "{{ cdc.audit(ref('people_history'), ref('people_final')) }}",
-            "cities.sql": "select distinct city from {{ ref('people_final') }}",
+            "cities.sql": "{{ config(materialized='table') }}"
+            "select distinct city from {{ ref('people_final') }}",
         }
 
     @pytest.fixture(scope="class")
@@ -162,8 +163,8 @@ class TestErase:
             assert message in self.operate(passes=False, dry_run=False, **args)
         said = self.operate(table="people_history", where=condition)
         assert "nothing was written" in said and "1 key would be erased" in said
-        assert "app`.`people" in said or "people: 3 raw events" in said
-        assert "rebuild them" in said.lower() and "cities" in said
+        assert "people: 3 raw events" in said and "people_history: 3 rows" in said
+        assert "Rebuild them" in said and "tables: cities" in said
         assert self.state() == before
         assert not rows(self.project, "show tables in {s} like 'cdc_erasures'")
         assert self.holding("seven") == set(TABLES) - {"people_history_tombstones"}
@@ -185,7 +186,7 @@ class TestErase:
         assert "people_history" in self.holding("seven")
         said = self.operate(**args)
         assert self.holding("seven") == set()
-        assert self.holding("p8@example.com") > {"people", "people_history"}
+        assert self.holding("p8@example.com") >= {"people", "people_history"}
         assert self.state() == before
         for table in TABLES:
             assert not rows(self.project, f"select 1 from {{s}}.{table} where id = 7")
@@ -202,7 +203,7 @@ class TestErase:
         )
         assert {row[3] for row in certificate} == {0}
         [file] = Path(self.project.project_root).glob("target/cdc_erasure_*.json")
-        assert "seven" not in file.read_text() and "seven" not in said.split("--args")[0]
+        assert "seven" not in file.read_text() and "seven" not in said
         assert rows(self.project, "select is_done from {s}.cdc_erasures") == [(True,)]
 
     def nothing_brings_the_person_back(self) -> None:
