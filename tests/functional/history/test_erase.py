@@ -250,7 +250,7 @@ class TestErase:
         )
         run_dbt(["build"])
         query = "select email, _seq from {s}.people_history where id = 7"
-        assert rows(self.project, query) == [("new@a.com", 40)]
+        assert rows(self.project, query) == [("another@example.com", 40)]
         self.audit_holds()
 
     def a_table_without_a_history(self) -> None:
