@@ -51,8 +51,8 @@ def main(
     """Measures this package beside its peers, all in this one process.
 
     A run of all workloads writes bench/results/latest.json and docs/benchmarks.*, those of the
-    scale medium medium.json and benchmarks_medium.*, and the tables of docs/scale.md; with --only the results are printed and go to
-    --output alone.
+    scale medium medium.json and benchmarks_medium.*. Both write the tables of docs/scale.md. With
+    --only the results are printed and go to --output alone.
     """
     sizes = scale_of(scale, changed)
     known = [name for names, _ in FAMILIES.values() for name in names]
