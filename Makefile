@@ -59,6 +59,7 @@ lint: $(INSTALLED)
 	@$(BIN)/cdc generate --check
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/pictures.py --check
+	@$(BIN)/python -m bench.at_scale --check
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check --fix --quiet

@@ -43,6 +43,7 @@ def test_results_hold_medians_and_the_page_tells_ratios(tmp_path: Path) -> None:
         "scale": "small",
         "changed": ["repeats=1"],
         "date": "2026-01-01",
+        "commit": "abc1234",
         "seconds": 60,
         "cores": 2,
         "memory_gib": 8,
@@ -57,7 +58,7 @@ def test_results_hold_medians_and_the_page_tells_ratios(tmp_path: Path) -> None:
 
     page, plot = report.write(file, tmp_path)
     text = page.read_text()
-    assert "scale small, but repeats=1;" in text
+    assert "scale small, but repeats=1; 2026-01-01, commit abc1234, 2 cores" in text
     assert "| W1 | 2.00 | 8.00 | 4.00 ✗ | failed |" in text
     assert "| workload | ours | to dbt_recipe | to duckdb |" in text
     assert "| W1 | cdc | 0.25 | 0.50 |" in text
