@@ -181,7 +181,7 @@ class TestNames(Decoding):
             ("I", 1, 5, None),
             ("U", 2, 6, 1),
         ]
-        assert reasons(built("dotted_quarantine")) == ["column a.~b: x is not of type int"]
+        assert reasons(built("dotted_quarantine")) == ["column a.~b: x is not a int"]
         assert events(built("stg_dots"), "i.d", "a.b") == [("I", 1, Decimal("1.5"))]
         assert len(built("dots_quarantine")) == 1
 
