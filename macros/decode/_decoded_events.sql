@@ -44,13 +44,16 @@
         {%- do given.append(cdc._given_old_key(d, key)) -%}
         {%- do given_names.append(cdc._given("old " ~ key)) -%}
     {%- endfor -%}
-    {%- set typed, typed_names = [], [] -%}
+    {%- set typed, typed_names, typed_columns = [], [], [] -%}
     {%- for column in d.columns -%}
         {%- do typed.append(cdc._converted(d, cdc._given(column.name), column.type, column.name)) -%}
-        {%- do typed_names.append(cdc._quoted(column.name)) -%}
+        {%- do typed_names.append(cdc._view_column(column.name)) -%}
+        {%- set quoted = cdc._quoted(column.name) -%}
+        {%- do typed_columns.append(quoted if quoted == typed_names[-1] else typed_names[-1] ~ " as " ~ quoted) -%}
         {%- if column.name in keys -%}
             {%- do typed.append(cdc._converted(d, cdc._given("old " ~ column.name), column.type, column.name)) -%}
-            {%- do typed_names.append(cdc._quoted("__cdc_old_" ~ column.name)) -%}
+            {%- do typed_names.append(cdc._view_column("__cdc_old_" ~ column.name)) -%}
+            {%- do typed_columns.append(typed_names[-1]) -%}
         {%- endif -%}
     {%- endfor -%}
 raw_events as (
@@ -143,8 +146,8 @@ typed_events as (
         {%- for name in given_names %}
         {{ name }},
         {%- endfor %}
-        {%- for name in typed_names %}
-        {{ name }},
+        {%- for column in typed_columns %}
+        {{ column }},
         {%- endfor %}
         _unset
     from (
@@ -262,7 +265,13 @@ identified_events as (
 
 
 {% macro _given(name) -%}
-    {{ return(cdc._quoted("__cdc_given_" ~ name)) }}
+    {{ return(cdc._view_column("__cdc_given_" ~ name)) }}
+{%- endmacro %}
+
+
+{#- A column of a lateral view, without a dot: Spark would take the quotes around a name that has one for a part of the name. -#}
+{% macro _view_column(name) -%}
+    {{ return(cdc._quoted(name | replace("~", "~0") | replace(".", "~1"))) }}
 {%- endmacro %}
 
 
@@ -276,13 +285,13 @@ identified_events as (
 
 
 {% macro _said(name) -%}
-    {{ return(cdc._quoted("__cdc_said_" ~ name)) }}
+    {{ return(cdc._view_column("__cdc_said_" ~ name)) }}
 {%- endmacro %}
 
 
 {#- Name of the column that holds how the event's own schema describes a column. -#}
 {% macro _field(name) -%}
-    {{ return(cdc._quoted("__cdc_field_" ~ name)) }}
+    {{ return(cdc._view_column("__cdc_field_" ~ name)) }}
 {%- endmacro %}
 
 
@@ -411,7 +420,7 @@ identified_events as (
     {%- endfor -%}
     {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
         {%- set old = cdc._given("old " ~ column.name) -%}
-        {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._quoted("__cdc_old_" ~ column.name)
+        {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._view_column("__cdc_old_" ~ column.name)
             ~ " is null then concat(" ~ cdc._literal("former value of key column " ~ column.name ~ ": ") ~ ", left(" ~ old ~ ", 100), "
             ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
     {%- endfor -%}

@@ -6,9 +6,9 @@
     {%- endif -%}
     {%- set moved = [] -%}
     {%- for name in d.key_columns -%}
-        {%- do moved.append(cdc._quoted("__cdc_old_" ~ name) ~ " is distinct from " ~ cdc._quoted(name)) -%}
+        {%- do moved.append(cdc._view_column("__cdc_old_" ~ name) ~ " is distinct from " ~ cdc._quoted(name)) -%}
     {%- endfor -%}
-    {{ return("case when " ~ (moved | join(" or ")) ~ " then " ~ cdc._quoted("__cdc_old_" ~ key) ~ " end") }}
+    {{ return("case when " ~ (moved | join(" or ")) ~ " then " ~ cdc._view_column("__cdc_old_" ~ key) ~ " end") }}
 {%- endmacro %}
 
 

@@ -7,7 +7,7 @@
     whose files are gone.
 -#}
 {% macro _update_current(node) -%}
-    {%- if flags.EMPTY or flags.SAMPLE -%}
+    {%- if cdc._reads_a_part() -%}
         {{ return("left as it is: --empty and --sample read a part of the rows") }}
     {%- endif -%}
     {%- do cdc._clear_checkpoint() -%}
@@ -130,6 +130,7 @@
         }) -%}
     {%- endif -%}
     {%- if not written -%}
+        {%- do cdc._refuse_foreign_writes(spec.relation, batch.version) -%}
         {#- The rows hold for the version that they were computed for. -#}
         {%- do exceptions.raise_compiler_error(
             "cdc: another build wrote " ~ spec.relation ~ " while this one ran. Run it again when the other one is done."

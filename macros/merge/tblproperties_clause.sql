@@ -26,7 +26,7 @@
     {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
     {%- set target = cdc._relation_of(node) -%}
     {%- if above.resource_type == "snapshot" -%}
-        {%- if not (flags.EMPTY or flags.SAMPLE) -%}
+        {%- if not cdc._reads_a_part() -%}
             {%- set history = cdc._relation_of(above) -%}
             {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
             {%- do cdc._set_checkpoint(target, dict(cdc._seen_history(history).position, fingerprint=fingerprint)) -%}

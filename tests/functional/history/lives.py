@@ -77,7 +77,6 @@ COLUMN_NAMES = [
     "50%",
     "back\\slash",
     "$",
-    "${x}",
     "$1",
     "_given",
     "_known",
@@ -128,6 +127,7 @@ COLUMN_NAMES = [
 REFUSED_NAMES = {
     "two words": "has a character that Delta does not take",
     "a,b": "has a character that Delta does not take",
+    "${x}": "has a character that Delta does not take",
     "_seq": "has a name that the package uses itself",
     "_OP": "has a name that the package uses itself",
     "__cdc_x": "has a name that the package uses itself",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
@@ -414,11 +413,8 @@ class SparkCdcAdapter(SparkAdapter):
             maintenance: Operations that change no rows.
 
         Returns:
-            False if somebody else wrote since that version, and nothing was written.
-
-        Raises:
-            DbtRuntimeError: A writer that is no build of this package came between. The table's
-                checkpoint is void then, and the next build reads everything again.
+            False if somebody else wrote since that version. Nothing was written then, unless that
+            happened in the very moment of the write.
         """
         spark = self.connections.get_thread_connection().handle.spark
         settings = {
@@ -448,22 +444,10 @@ class SparkCdcAdapter(SparkAdapter):
                 return False
             later = self._commits(table, version)
             ours, others = written_alone(later, version, checkpoint, maintenance)
-            if ours and others:
-                self._void_checkpoint(table)
-                raise DbtRuntimeError(
-                    f"cdc: another program wrote {table} at the same moment as this build. Run the "
-                    "build again: it compares the table with all that it is made of."
-                )
             if ours:
                 self._compact_if_it_pays(table)
-                return True
+                return not others
         return False
-
-    def _void_checkpoint(self, table: str) -> None:
-        """Writes a checkpoint that says of no row that it was read."""
-        spark = self.connections.get_thread_connection().handle.spark
-        with scoped(spark, {CHECKPOINT: json.dumps({"cdc": table})}):
-            self.execute(f"alter table {table} set tblproperties ('cdc.checkpoint' = 'void')")
 
     def _compact_if_it_pays(self, table: str) -> None:
         folder, version = self._delta_folder(table), self.logged_version(table)
