@@ -440,10 +440,11 @@ def _kafka_problem(
             said = said.replace(value, "***")
     servers = options["kafka.bootstrap.servers"]
     if "data source: kafka" in said:
-        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}"
+        release = ".".join(version("pyspark").split(".")[:2])
         return (
-            "Spark has no connector for Kafka: add it to the profile's server_side_parameters,"
-            f" `spark.jars.packages: {package}`"
+            f"Spark has no connector for Kafka: add its release for Spark {release} to the profile's"
+            " server_side_parameters, such as `spark.jars.packages:"
+            f" org.apache.spark:spark-sql-kafka-0-10_2.13:{release}.1`"
         )
     return (
         f"Kafka at {servers} has not taken all events of versions {commits[0].version} to"
