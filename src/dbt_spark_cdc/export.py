@@ -442,8 +442,8 @@ def _kafka_problem(
     if "data source: kafka" in said:
         release = ".".join(version("pyspark").split(".")[:2])
         return (
-            f"Spark has no connector for Kafka: add its release for Spark {release} to the profile's"
-            " server_side_parameters, such as `spark.jars.packages:"
+            f"Spark has no connector for Kafka: add its release for Spark {release} to the"
+            " profile's server_side_parameters, such as `spark.jars.packages:"
             f" org.apache.spark:spark-sql-kafka-0-10_2.13:{release}.1`"
         )
     return (
