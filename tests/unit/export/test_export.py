@@ -1,4 +1,4 @@
-"""Files of an export: complete under their names, in order, the same when they are written again."""
+"""Files of an export: complete under their names, in order, the same when written again."""
 
 from __future__ import annotations
 
