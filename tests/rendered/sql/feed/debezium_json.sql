@@ -45,18 +45,15 @@ events as (
 
 messages as (
     select
-        key,
-        explode(if(_position = 0, array(value, null), array(value))) as value,
-        _commit_version,
-        _commit_timestamp,
-        _position
+        *,
+        explode(if(_position = 0, array(false, true), array(false))) as _cdc_is_tombstone
     from events
 )
 
 select
     key,
-    value,
+    if(_cdc_is_tombstone, null, value) as value,
     _commit_version,
     _commit_timestamp,
-    if(value is null, 1, _position) as _position
+    if(_cdc_is_tombstone, 1, _position) as _position
 from messages
