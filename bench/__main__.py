@@ -15,7 +15,7 @@ from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import correctness, decoding, merges, schedule
+from bench.workloads import consumers, correctness, decoding, merges, schedule
 
 RESULTS = ROOT / "bench" / "results"
 # Runs of all workloads that are kept: the file of results and the page. `medium` has its own, for
@@ -30,6 +30,7 @@ FAMILIES = {
     "merges": (merges.NAMES, merges.run),
     "correctness": (correctness.NAMES, correctness.run),
     "schedule": (schedule.NAMES, schedule.run),
+    "consumers": (consumers.NAMES, consumers.run),
 }
 
 

@@ -72,10 +72,11 @@ cross join lateral (
 {%- endmacro %}
 
 
-{#- A struct as JSON, with NULLs and microseconds. -#}
-{% macro _as_json(struct) -%}
+{#- A struct as JSON, with NULLs and microseconds; instants in the session's time zone, or in another one. -#}
+{% macro _as_json(struct, zone=none) -%}
     {{ return(
         "to_json(" ~ struct ~ ", map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
-        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
+        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\""
+        ~ (", 'timeZone', " ~ cdc._literal(zone) if zone else "") ~ "))"
     ) }}
 {%- endmacro %}

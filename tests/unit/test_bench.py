@@ -76,6 +76,8 @@ def test_a_goal_is_met_missed_or_not_measured() -> None:
         "W2 5,000,000 rows": {"cdc": 3.1, "dbt_recipe": 6.0},
         "W2 20,000,000 rows": {"cdc": 1.0, "delta_rs": 2.0},
         "W8 65 tables, nothing new": {"cdc": 7.5},
+        "W9 1,000,000 rows": {"cdc": 4.0},
+        "W9 20,000,000 rows": {"cdc": 5.0},
     }
     wrong = {"W2 20,000,000 rows": {"cdc": {"correct": False}}}
     counted = {"W3 1 table of 2,000 rows": {"cdc": {"statements": {"a": 9, "b": 7}}}}
@@ -88,6 +90,7 @@ def test_a_goal_is_met_missed_or_not_measured() -> None:
         "| W2, 20 M rows | dbt_recipe | 0.15 |  | not measured |",
         "| W2, 20 M rows | delta_rs | 1.00 | 0.50 | missed: the table is wrong |",
         "| 65 tables, nothing new, whole build |  | 8.0 s | 7.5 s | met |",
+        "| consumer of 1,000 changes, 20 M rows to 1 M |  | 1.30 | 1.25 | met |",
         "| peak memory of Java |  | 6.0 GiB |  | not measured |",
     ):
         assert line in lines
@@ -99,8 +102,14 @@ def test_the_goals_are_rows_of_the_scale_medium() -> None:
     assert (scale.small_tables, scale.large_tables, scale.many_changes) == (65, 0, 10)
     assert scale.single_rows == 2_000
     rows = {f"{w} {rows:,} rows" for w in ("W1", "W2") for rows in scale.main_tables}
+    rows |= {f"W9 {rows:,} rows" for rows in scale.consumer_sizes[1:]}
     rows |= {goals.SINGLE, goals.MANY, goals.IDLE, ""}
     assert {goal.row for goal in goals.GOALS} == rows
+    assert all(
+        goal.base in {f"W9 {rows:,} rows" for rows in scale.consumer_sizes}
+        for goal in goals.GOALS
+        if goal.base
+    )
     assert all(scale.measures(goal.peer) for goal in goals.GOALS if goal.peer)
 
 
