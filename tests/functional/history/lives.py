@@ -86,7 +86,6 @@ COLUMN_NAMES = [
     "_sole_event",
     "_message",
     "_current",
-    "_of_known",
     "_table",
     "op",
     "seq",
