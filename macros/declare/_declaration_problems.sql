@@ -223,7 +223,8 @@
             "_latest", "_age", "_end", "_truncated", "_state", "_is_known", "_is_in_order", "_current_op", "_first_new",
             "_was_open", "_was_latest", "_remembered", "_of_known", "_of_given", "_given_event_id", "_new_events",
             "_may_be_dropped", "_last", "_kept", "_is_visible", "_is_open", "_is_living", "_is_end_of_state", "_is_dropped",
-            "_first_id", "_dropped_created", "_births", "_all_effects"]
+            "_first_id", "_dropped_created", "_births", "_all_effects",
+            "_metadata"]
         or lowered.startswith("_old_") or lowered.startswith("_cdc_") or lowered.startswith("__cdc_")
     ) }}
 {%- endmacro %}

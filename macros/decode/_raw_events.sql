@@ -11,7 +11,8 @@
     {%- endfor -%}
     {#- dbt's `--empty` hands in a subquery, which has no `_metadata`. -#}
     {%- set is_empty = relation is not string and relation.limit is not none and relation.limit == 0 -%}
-    {%- set conditions = ["(" ~ d.where ~ ")"] if d.where else [] -%}
+    {#- In `from raw where (name)` Spark would read an alias with a column. -#}
+    {%- set conditions = ["((" ~ d.where ~ "))"] if d.where else [] -%}
     {%- if is_empty -%}{%- do conditions.append("false") -%}{%- endif -%}
     {%- set rows -%}
 select

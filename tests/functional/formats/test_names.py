@@ -60,6 +60,7 @@ class TestNames(Decoding):
         "dots": {
             "format": "flagged",
             "keys": ["i.d"],
+            "where": "is_kept",
             "operation": "op",
             "sequence_by": "seq",
             "columns": {"i.d": "int", "a.b": "decimal(5,1)"},
@@ -142,7 +143,9 @@ class TestNames(Decoding):
             maxwell("update", 3, {"i.d": 2, "a.~b": "x", "left.out": 1}, old={}),
         ],
         "dots": """
-            select * from values (1, 1.5, 'I', 1), (2, 1.55, 'I', 2) as t (`i.d`, `a.b`, op, seq)
+            select * from values
+                (1, 1.5, 'I', 1, true), (2, 1.55, 'I', 2, true), (3, 1.5, 'I', 3, false)
+                as t (`i.d`, `a.b`, op, seq, is_kept)
         """,
         # Written within the replication lag: the record's own time is later than the next commit.
         "emptied": [
@@ -176,7 +179,10 @@ class TestNames(Decoding):
         assert not built("renamed_quarantine")
 
     def test_names_with_dots(self, built: Any) -> None:
-        """Spark takes the quotes around such a name for a part of it in some places."""
+        """Spark takes the quotes around such a name for a part of it in some places.
+
+        A condition that is only a name is no alias of the raw table.
+        """
         assert events(built("stg_dotted"), "i.d", "a.~b", "_old_i.d") == [
             ("I", 1, 5, None),
             ("U", 2, 6, 1),

@@ -193,7 +193,7 @@ class Life:
             expected = {node: says for node, says in (losing or {}).items() if node in nodes}
             expected |= table.refusal.says if table.refusal else {}
             left = min((nodes.index(node) for node in own if node in nodes), default=len(nodes))
-            self.built(table, nodes[:left], full, empty)
+            self.built(table, nodes[:left], full, empty, "--sample" in arguments)
             is_compared = table.final in nodes and not (full or empty or expected)
             if is_compared and table.is_refused_for(names[number]):
                 expected[table.final] = "has the column .*, which its history .* does not have"
@@ -243,12 +243,14 @@ class Life:
         """What is drawn for all tables: the same, whichever of them take part."""
         return random.Random(f"{self.seed}-{self.number}-{purpose}")
 
-    def built(self, table: Table, nodes: list[str], full: bool, empty: bool) -> None:
+    def built(
+        self, table: Table, nodes: list[str], full: bool, empty: bool, is_sample: bool
+    ) -> None:
         """What a build makes of the nodes that were green."""
         if table.staging in nodes:
             table.key_names_changed = False
         if table.memory in nodes:
-            table.build_memory(full, empty)
+            table.build_memory(full, empty, is_sample)
         if table.final in nodes and not empty:
             table.build_final()
         elif table.final in nodes:
