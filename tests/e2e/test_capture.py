@@ -148,8 +148,8 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(database: Database) -> 
                 assert process.stdout
                 if kill % 4:
                     # The first report: from here on it streams.
-                    line = process.stdout.readline()
-                    assert "batches" in line or "Snapshot" in line, line + process.stdout.read()
+                    while "batches" not in (line := process.stdout.readline()):
+                        assert process.poll() is None, line
                     time.sleep(chance.uniform(0, 1))
                 else:
                     time.sleep(chance.uniform(1, 3))

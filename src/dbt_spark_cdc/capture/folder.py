@@ -148,7 +148,7 @@ class CaptureFolder:
         """
         state = self.state()
         gone = self.publish(state) if state else []
-        for partial in self.path.glob(f"*/_*{PART}"):
+        for partial in self.path.glob(f"*/_{'[0-9A-F]' * 16}-*.jsonl*{PART}"):
             partial.unlink(missing_ok=True)
         return state, gone
 

@@ -189,6 +189,7 @@ class Capture:
         stream: Stream,
     ) -> State:
         options, counters = self.options, self.counters
+        self.tell("The slot is made now, which waits for the transactions that are open.")
         at = snapshot.time_before(connection)
         made = stream.create_slot()
         counters.snapshot_rows = 0
