@@ -41,7 +41,7 @@
 
 {#- What a table of events says of itself when it is made. -#}
 {% macro _built_as(spec) -%}
-    {%- set properties = cdc._history_properties(spec) -%}
+    {%- set properties = dict(cdc._history_properties(spec), **cdc._mask_properties(spec)) -%}
     {%- if cdc._identity(spec) -%}{%- do properties.update({"cdc.identity": cdc._identity(spec)}) -%}{%- endif -%}
     {{ return(properties) }}
 {%- endmacro %}
