@@ -33,6 +33,18 @@
 {%- endmacro %}
 
 
+{#- A table that is replaced keeps the files of its former versions, and clear text in them: other masks are refused here too. -#}
+{% macro _refuse_remasking(spec) -%}
+    {%- set existing = load_relation(spec.relation) -%}
+    {%- if existing is not none and not existing.is_view -%}
+        {%- set problems = cdc._mask_drift(spec, cdc._table_properties(spec.relation), cdc._column_types(spec.relation)) -%}
+        {%- if problems -%}
+            {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
+        {%- endif -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
 {#- Refuses to mask a table that says nothing of itself: it may hold what is to be masked. -#}
 {% macro _refuse_foreign_mask(spec) -%}
     {%- if spec.declaration and spec.declaration.mask -%}

@@ -34,6 +34,7 @@
         {{ return({}) }}
     {%- endif -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
+    {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}
     {{ return(cdc._built_as(spec)) }}
 {%- endmacro %}

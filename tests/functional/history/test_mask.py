@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import os
@@ -260,13 +259,13 @@ class TestMask:
             "select id, mail, born, city from {s}.clerks where _cdc_deleted_at is null",
         ) == [(hashed(ANNA), mail, hashed("1931-07-14"), "Bonn")]
         assert rows(project, "select id, mail, worth, city from {s}.buyers") == [
-            (hashed(EVA), hashed("eve@clear.example"), None, "Ulm")
+            (hashed(EVA), hashed("eve@clear.example"), hashed("314159.2"), "Ulm")
         ]
         versions = "select id, mail, worth, dbt_valid_to is null from {s}.buyers_history"
         assert rows(project, f"{versions} where id = '{hashed(EVA)}' order by _seq") == [
             (hashed(EVA), hashed("eva@clear.example"), hashed("314159.2"), False),
-            (hashed(EVA), hashed("late@clear.example"), None, False),
-            (hashed(EVA), hashed("eve@clear.example"), None, True),
+            (hashed(EVA), hashed("late@clear.example"), hashed("314159.2"), False),
+            (hashed(EVA), hashed("eve@clear.example"), hashed("314159.2"), True),
         ]
         assert rows(project, "select id, mail, city from {s}.staff") == [
             (hashed(CARL), mail, "Bonn")
@@ -312,12 +311,10 @@ class TestMask:
             for file in folder.rglob("*")
             if file.is_file() and not any(part.startswith("raw_") for part in file.parts)
         ]
-        files += [*(root / "logs").rglob("*"), warehouse.with_name("spark.log")]
+        logs = [Path(os.environ["DBT_LOG_PATH"], "dbt.log"), warehouse.with_name("spark.log")]
         salts = [os.environ["CDC_SECRET_SALT"], os.environ["CDC_SECRET_OTHER"]]
-        logs = [file for file in [*(root / "logs").rglob("*")] if file.is_file()]
-        assert logs
         assert (root / "target" / "cdc_statements.jsonl") in files
-        assert found_in(files, CLEAR + salts) == {}
+        assert found_in(files + logs, CLEAR + salts) == {}
         # The search finds them where they are.
         raw = [f for f in (warehouse / f"{schema}.db").rglob("raw_*/*.parquet")]
         assert set(found_in(raw, CLEAR)) == set(CLEAR)
@@ -329,10 +326,25 @@ class TestMask:
         assert not [salt for salt in salts if salt in str(shown)]
         # A batch still reads the new files alone: the filter on `arrival` reaches the raw table.
         plan = str(rows(project, "explain select * from {s}.stg_clerks where _arrived > 9"))
-        assert "DataFilters: [isnotnull(seq" in plan, plan
+        assert "GreaterThan(seq,9)" in plan, plan
 
+        self.folders_are_private(spark, warehouse, root)
         self.changes_are_refused(project, spark)
         self.everything_wrong_is_told_at_once(project)
+
+    def folders_are_private(self, spark: Any, warehouse: Path, root: Path) -> None:
+        """Other users of the machine read neither tables nor what Spark spills and logs."""
+        spilled = Path(spark.sparkContext.getConf().get("spark.local.dir"))
+        assert list(spilled.glob("blockmgr-*"))
+        for place in (
+            warehouse,
+            warehouse / ".metastore",
+            spilled,
+            warehouse / ".metastore" / "lock",
+            warehouse.with_name("spark.log"),
+            root / "target" / "cdc_statements.jsonl",
+        ):
+            assert place.stat().st_mode & 0o077 == 0, place
 
     def changes_are_refused(self, project: Any, spark: Any) -> None:
         """Other masks, another salt, and bad events where these stop the build."""
@@ -354,7 +366,10 @@ class TestMask:
             project.test_schema,
             [(str(ANNA), "a@clear.example", "1931-07-14", None, None, "Bonn", 20, "U")],
             [(20, "{}", buyer("u", 30, None, person(EVA, "eve", "Bonn")))],
-            [(20, staff("I", 8, person("unfit-in-clear", "nemo")))],
+            [
+                (20, staff("I", 8, person("unfit-in-clear", "nemo"))),
+                (21, staff("U", 9, person(CARL, "anna", "Ulm"), old=CARL)),
+            ],
         )
         _, log = run_dbt_and_capture(["build"], expect_pass=False)
         for message in (
@@ -365,7 +380,7 @@ class TestMask:
         ):
             assert message in log
         assert "column `phone`" not in log
-        assert found_in([Path(project.project_root, "logs", "dbt.log")], CLEAR) == {}
+        assert found_in([Path(os.environ["DBT_LOG_PATH"], "dbt.log")], CLEAR) == {}
         assert commits == [
             rows(project, f"describe history {{s}}.{table}")
             for table in ("clerks", "buyers_history", "staff_history")
