@@ -148,7 +148,7 @@
 {#- Masks of columns that are not there or cannot be masked, and expressions that would show what is masked. -#}
 {% macro _mask_problems(d, given, at) -%}
     {%- set problems = [] -%}
-    {%- if "mask_salt" in given and not (d.mask_salt is string and modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.mask_salt)) -%}
+    {%- if not cdc._is_variable(d.mask_salt) -%}
         {#- What stands there may be the salt: it is not shown. -#}
         {%- do problems.append(at ~ "`mask_salt` is not the name of an environment variable. Write the name alone, such as CDC_SECRET_SALT;"
             ~ " the salt itself would end up in target/manifest.json.") -%}
@@ -191,6 +191,12 @@
         {%- endfor -%}
     {%- endfor -%}
     {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- Whether a text can be the name of an environment variable. -#}
+{% macro _is_variable(name) -%}
+    {{ return(name is string and modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) is not none) }}
 {%- endmacro %}
 
 

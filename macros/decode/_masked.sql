@@ -66,7 +66,7 @@ from (
 
 {#- What is wrong with the salt of a declaration, as far as this process can tell; none where Spark runs elsewhere. -#}
 {% macro _salt_problem(d) -%}
-    {%- if not d.columns | selectattr("mask") | list -%}
+    {%- if not d.columns | selectattr("mask") | list or not cdc._is_variable(d.mask_salt) -%}
         {{ return(none) }}
     {%- endif -%}
     {{ return(adapter.dispatch("salt_problem", "cdc")(d)) }}
@@ -81,8 +81,8 @@ from (
 {% macro sparkcdc__salt_problem(d) -%}
     {%- set length = adapter.environment_length(d.mask_salt) -%}
     {%- if length is not none and length < cdc._least_salt() -%}
-        {{ return(d.table ~ " (" ~ d.file ~ "): `mask` needs a salt of " ~ cdc._least_salt() ~ " characters or more, and the environment variable "
-            ~ d.mask_salt ~ " has " ~ length ~ ". Set it to a random text that you keep secret, or name another variable in `mask_salt`.") }}
+        {{ return(d.table ~ " (" ~ d.file ~ "): `mask` needs a salt of " ~ cdc._least_salt() ~ " characters or more, and the"
+            ~ " environment variable " ~ d.mask_salt ~ " has " ~ length ~ ". Set it to a random text that you keep secret, or name another variable in `mask_salt`.") }}
     {%- endif -%}
     {{ return(none) }}
 {%- endmacro %}

@@ -20,8 +20,8 @@
         {%- set before = former | select | first | default("clear text") -%}
         {%- set after = now.get(column, "clear text") -%}
         {%- if before != after and names | map("lower") | select("in", there) | list -%}
-            {%- do problems.append(name_of_table ~ " was built with column `" ~ column ~ "` as " ~ before ~ ", and `mask` and data_type now make it "
-                ~ after ~ ". " ~ build_again) -%}
+            {%- do problems.append(name_of_table ~ " was built with column `" ~ column ~ "` as " ~ before
+                ~ ", and `mask` and data_type now make it " ~ after ~ ". " ~ build_again) -%}
         {%- endif -%}
     {%- endfor -%}
     {%- set salt = properties.get("cdc.salt") -%}
