@@ -3,8 +3,8 @@
     {%- set problems = [] -%}
     {%- if not cdc._is_variable(d.mask_salt) -%}
         {#- What stands there may be the salt: it is not shown. -#}
-        {%- do problems.append(at ~ "`mask_salt` is not the name of an environment variable. Write the name alone, such as CDC_SECRET_SALT;"
-            ~ " the salt itself would end up in target/manifest.json.") -%}
+        {%- do problems.append(at ~ "`mask_salt` is not the name of an environment variable. Write the name alone, such as"
+            ~ " CDC_SECRET_SALT; the salt itself would end up in target/manifest.json.") -%}
     {%- endif -%}
     {%- if d.mask is not mapping -%}
         {%- do problems.append(at ~ "`mask` is `" ~ d.mask ~ "`. Write `{<column>: hash}` or `{<column>: drop}`.") -%}
@@ -30,15 +30,15 @@
         {%- elif method == "drop" and name in d.key_columns -%}
             {%- do problems.append(at ~ of_name ~ " is `drop`, and it is a key. Use `hash`: equal keys stay equal.") -%}
         {%- elif method == "hash" and column and modules.re.match("(array|struct|map)<|variant$", column.type) -%}
-            {%- do problems.append(at ~ of_name ~ " is `hash`, and its type is " ~ column.type ~ ". Use `drop`, or declare it as string: the hash"
-                ~ " is that of its JSON text then.") -%}
+            {%- do problems.append(at ~ of_name ~ " is `hash`, and its type is " ~ column.type
+                ~ ". Use `drop`, or declare it as string: the hash is that of its JSON text then.") -%}
         {%- endif -%}
         {%- for option in ["sequence_by", "event_time", "operation", "arrival", "batch_order", "origin", "changed_columns"] -%}
             {%- for expression in cdc._as_list(d[option]) if expression is string -%}
                 {%- for known in [name] + d.renames.get(name, []) if known != d.payload
                     and modules.re.search("(?i)(?<!\\w)" ~ modules.re.escape(known) ~ "(?!\\w)", expression) -%}
-                    {%- do problems.append(at ~ "`" ~ option ~ "` (" ~ expression ~ ") reads the masked column `" ~ known ~ "`, and tables and"
-                        ~ " checkpoints would show its value. Use another column, or do not mask this one.") -%}
+                    {%- do problems.append(at ~ "`" ~ option ~ "` (" ~ expression ~ ") reads the masked column `" ~ known
+                        ~ "`, and tables and checkpoints would show its value. Use another column, or do not mask this one.") -%}
                 {%- endfor -%}
             {%- endfor -%}
         {%- endfor -%}
