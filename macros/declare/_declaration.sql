@@ -81,9 +81,12 @@
     {%- set except_columns = cdc._as_declared(spelled, given.get("except_columns")) -%}
     {%- set columns = [] -%}
     {%- set left_out = [] -%}
+    {%- set withheld = [] -%}
+    {%- set mask = cdc._keys_as_declared(spelled, given.get("mask") or {}) -%}
     {%- for column in node.columns.values() -%}
-        {%- do (left_out if column.name in except_columns else columns).append(
-            {"name": column.name, "type": (column.data_type or "") | lower}) -%}
+        {%- set method = mask.get(column.name) if mask is mapping else none -%}
+        {%- do (left_out if column.name in except_columns else withheld if method == "drop" else columns).append(
+            {"name": column.name, "type": (column.data_type or "") | lower, "mask": method == "hash"}) -%}
     {%- endfor -%}
     {%- set keys = cdc._as_declared(spelled, given.get("keys")) -%}
     {%- set declaration = {
@@ -94,6 +97,9 @@
         "traits": traits,
         "columns": columns,
         "left_out": left_out,
+        "withheld": withheld,
+        "mask": mask,
+        "mask_salt": given.get("mask_salt", "CDC_SECRET_SALT"),
         "key_columns": keys or ["_row_id"],
         "keyless": not keys,
         "sequence_by": cdc._as_list(given.get("sequence_by")),

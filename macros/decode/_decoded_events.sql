@@ -46,19 +46,27 @@
     {%- endfor -%}
     {%- set typed, typed_names, typed_columns = [], [], [] -%}
     {%- for column in d.columns -%}
-        {%- do typed.append(cdc._converted(d, cdc._given(column.name), column.type, column.name)) -%}
+        {%- do typed.append(cdc._table_value(d, column, cdc._given(column.name))) -%}
         {%- do typed_names.append(cdc._view_column(column.name)) -%}
         {%- set quoted = cdc._quoted(column.name) -%}
         {%- do typed_columns.append(quoted if quoted == typed_names[-1] else typed_names[-1] ~ " as " ~ quoted) -%}
         {%- if column.name in keys -%}
-            {%- do typed.append(cdc._converted(d, cdc._given("old " ~ column.name), column.type, column.name)) -%}
+            {%- do typed.append(cdc._table_value(d, column, cdc._given("old " ~ column.name))) -%}
             {%- do typed_names.append(cdc._view_column("__cdc_old_" ~ column.name)) -%}
             {%- do typed_columns.append(typed_names[-1]) -%}
         {%- endif -%}
     {%- endfor -%}
+{%- set masks = d.columns | selectattr("mask") | list | length > 0 -%}
 raw_events as (
     {{ cdc._raw_events(d, relation) | indent(4) }}
 ),
+
+{%- if masks %}
+
+mask_keys as (
+    {{ cdc._mask_keys(d) | indent(4) }}
+),
+{%- endif %}
 
 read_events as (
     {{ context["cdc"]["_decode_" ~ d.format](d) | indent(4) }}
@@ -151,10 +159,11 @@ typed_events as (
         {%- endfor %}
         _unset
     from (
-        select
+        select{{ " /*+ broadcast(mask_keys) */" if masks }}
             *,
             struct({{ typed | join(", ") }}, {{ cdc._unset_columns(d) }}) as __cdc_typed
         from given_events
+        {{- "\n        cross join mask_keys" if masks }}
     ) as given_events
     lateral view outer inline(array(__cdc_typed)) typed as {{ typed_names | join(", ") }}, _unset
 ),
@@ -213,6 +222,13 @@ identified_events as (
             if found else value) -%}
     {%- endfor -%}
     {{ return(found[-1]) }}
+{%- endmacro %}
+
+
+{#- A value in the type of the tables, from what an event gives. -#}
+{% macro _table_value(d, column, given) -%}
+    {%- set value = cdc._converted(d, given, column.type, column.name) -%}
+    {{ return(cdc._masked(value, column.type) if column.mask else value) }}
 {%- endmacro %}
 
 
@@ -353,11 +369,11 @@ identified_events as (
             ~ (" and not _cdc_is_whole" if d.format == "debezium") ~ ")" -%}
         {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
         {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
-            else cdc._quoted(column.name), column.type) if d.traits.columns else given) -%}
+            else cdc._quoted(column.name), cdc._table_type(column)) if d.traits.columns or column.mask else given) -%}
     {%- endfor -%}
     {%- for key in d.key_columns if not d.keyless -%}
-        {%- set types = d.columns | selectattr("name", "equalto", key) | map(attribute="type") -%}
-        {%- do parts.append(cdc._widest(cdc._quoted("_old_" ~ key), types | first)) -%}
+        {%- set column = d.columns | selectattr("name", "equalto", key) | first -%}
+        {%- do parts.append(cdc._widest(cdc._quoted("_old_" ~ key), cdc._table_type(column))) -%}
     {%- endfor -%}
     {{ return("xxhash64(" ~ (parts | join(", ")) ~ ")") }}
 {%- endmacro %}
@@ -421,14 +437,22 @@ identified_events as (
     {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
         {%- set old = cdc._given("old " ~ column.name) -%}
         {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._view_column("__cdc_old_" ~ column.name)
-            ~ " is null then concat(" ~ cdc._literal("former value of key column " ~ column.name ~ ": ") ~ ", left(" ~ old ~ ", 100), "
-            ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
+            ~ " is null then " ~ cdc._misfit_text(column, "former value of key column ", old) ~ " end") -%}
     {%- endfor -%}
     {%- for column in d.columns if column.type != "string" -%}
         {%- do reasons.append(
-            "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then concat("
-            ~ cdc._literal("column " ~ column.name ~ ": ") ~ ", left(cast(" ~ cdc._given(column.name) ~ " as string), 100), "
-            ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
+            "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then "
+            ~ cdc._misfit_text(column, "column ", "cast(" ~ cdc._given(column.name) ~ " as string)") ~ " end") -%}
     {%- endfor -%}
     {{ return("concat_ws('; ', " ~ (reasons | join(", ")) ~ ")") }}
+{%- endmacro %}
+
+
+{#- That a value does not fit its type. A masked column's value is not quoted. -#}
+{% macro _misfit_text(column, what, text) -%}
+    {%- if column.mask -%}
+        {{ return(cdc._literal(what ~ column.name ~ ": its value, which is masked, is not a " ~ column.type)) }}
+    {%- endif -%}
+    {{ return("concat(" ~ cdc._literal(what ~ column.name ~ ": ") ~ ", left(" ~ text ~ ", 100), "
+        ~ cdc._literal(" is not a " ~ column.type) ~ ")") }}
 {%- endmacro %}

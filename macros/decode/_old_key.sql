@@ -1,8 +1,8 @@
 {#- The key before the event, set only where the event moved the row to another key: 01 and 1 are the same number. -#}
 {% macro _old_key(d, key) -%}
     {%- if d.traits.columns -%}
-        {%- set type = d.columns | selectattr("name", "equalto", key) | map(attribute="type") | first -%}
-        {{ return("cast(null as " ~ type ~ ")") }}
+        {%- set column = d.columns | selectattr("name", "equalto", key) | first -%}
+        {{ return("cast(null as " ~ cdc._table_type(column) ~ ")") }}
     {%- endif -%}
     {%- set moved = [] -%}
     {%- for name in d.key_columns -%}

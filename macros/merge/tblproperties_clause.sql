@@ -34,6 +34,7 @@
         {{ return({}) }}
     {%- endif -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
+    {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}
     {{ return(cdc._built_as(spec)) }}
 {%- endmacro %}
@@ -41,7 +42,7 @@
 
 {#- What a table of events says of itself when it is made. -#}
 {% macro _built_as(spec) -%}
-    {%- set properties = cdc._history_properties(spec) -%}
+    {%- set properties = dict(cdc._history_properties(spec), **cdc._mask_properties(spec)) -%}
     {%- if cdc._identity(spec) -%}{%- do properties.update({"cdc.identity": cdc._identity(spec)}) -%}{%- endif -%}
     {{ return(properties) }}
 {%- endmacro %}

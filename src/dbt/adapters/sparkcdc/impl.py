@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
@@ -535,6 +536,22 @@ class SparkCdcAdapter(SparkAdapter):
     def project_graph(self) -> dict[str, Any]:
         """Returns the project's nodes and sources, which dbt does not show to unit tests."""
         return getattr(self.get_macro_resolver(), "flat_graph", {})
+
+    @available.parse_none
+    def environment_length(self, variable: str) -> int | None:
+        """Returns how many characters an environment variable has, and not which.
+
+        dbt's own `env_var` would keep its value in target/.
+
+        Args:
+            variable: Its name.
+
+        Returns:
+            0 where it is not set; None where Spark runs in another environment than this one.
+        """
+        if self.config.credentials.remote:
+            return None
+        return len(os.environ.get(variable, ""))
 
     @available.parse_none
     def once(self, name: str, ask: Callable[..., Any], *arguments: Any) -> Any:
