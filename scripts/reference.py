@@ -57,6 +57,7 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         ),
         "unique_key": "the columns of the key, as declared; required for `incremental`",
         "partition_by": "columns to partition by, also computed ones of the declaration",
+        "file_format": "`delta`, or `parquet` with `insert_overwrite` for plain Parquet files",
         "incremental_predicates": "further conditions on the rows that a MERGE compares",
         "tblproperties": "further table properties",
     },
@@ -157,8 +158,8 @@ def page() -> str:
         " See [The declaration](declaration.md).",
         _table(("option", "type", "default", "meaning"), _declaration_rows()),
         "## Options of models",
-        "dbt's own options as far as the package gives them a meaning. Every table needs"
-        " `file_format: delta`.",
+        "dbt's own options as far as the package gives them a meaning. Every table"
+        " needs `file_format: delta`, except that a final table can be plain Parquet.",
         *_model_option_parts(),
         "### Variables",
         _table(("variable", "meaning"), ((f"`{k}`", v) for k, v in VARIABLES.items())),

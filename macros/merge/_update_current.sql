@@ -17,6 +17,10 @@
     {%- endif -%}
     {%- set target = cdc._relation_of(node) -%}
     {%- set history = cdc._relation_of(above) -%}
+    {%- do cdc._refuse_other_format(node, target) -%}
+    {%- if cdc._is_parquet(node) -%}
+        {{ return(cdc._update_parquet(node, history)) }}
+    {%- endif -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
     {%- if fingerprint is not none and checkpoint.get("fingerprint") == fingerprint

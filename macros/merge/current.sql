@@ -51,7 +51,10 @@
         {%- if strategy not in ["merge", "insert_overwrite"] -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: " ~ strategy ~ "`, which would add a row for every change. Use"
                 ~ " `merge`, or `insert_overwrite` with `partition_by`.") -%}
-        {%- elif strategy == "insert_overwrite" and not cdc._as_list(node.config.get("partition_by")) -%}
+        {%- elif strategy == "merge" and cdc._is_parquet(node) -%}
+            {%- do problems.append(at ~ "it has `file_format: parquet`, and nothing can be merged into plain Parquet files. Use"
+                ~ " `incremental_strategy: insert_overwrite`, or `file_format: delta`.") -%}
+        {%- elif strategy == "insert_overwrite" and not cdc._is_parquet(node) and not cdc._as_list(node.config.get("partition_by")) -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: insert_overwrite` and no `partition_by`, which would write"
                 ~ " the whole table in every run. Name its partition columns, or use `merge`.") -%}
         {%- endif -%}
@@ -70,6 +73,10 @@
         {%- if d is none or d.history -%}
             {%- do problems.append(at ~ "it reads " ~ above.name ~ ", which is no history. Make a snapshot of it with"
                 ~ " `strategy: cdc.scd2` and read that" ~ (", or declare `history: false` on " ~ d.table if d) ~ ".") -%}
+        {%- endif -%}
+        {%- if cdc._is_parquet(node) -%}
+            {%- do problems.append(at ~ "it has `file_format: parquet`, and without a history the table keeps the state of its rows"
+                ~ " itself, which only Delta commits as a whole. Use `file_format: delta`, or declare a history.") -%}
         {%- endif -%}
         {%- do problems.extend(cdc._source_problems(node, above) + cdc._hook_problems(node)) -%}
     {%- endif -%}

@@ -4,7 +4,7 @@
     checkpoint here.
 -#}
 {% macro spark__tblproperties_clause() -%}
-    {%- set properties = {"delta.enableChangeDataFeed": "true"} -%}
+    {%- set properties = {} if cdc._is_parquet(model) else {"delta.enableChangeDataFeed": "true"} -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
         {%- do properties.update(cdc._built_as(cdc._declared_spec(model, model.compiled_code, this))) -%}
@@ -28,6 +28,10 @@
     {%- if above.resource_type == "snapshot" -%}
         {%- if not cdc._reads_a_part() -%}
             {%- set history = cdc._relation_of(above) -%}
+            {%- if cdc._is_parquet(node) -%}
+                {%- do cdc._refuse_partition_types(node, cdc._column_types(cdc._current_rows(node, history))) -%}
+                {{ return({"cdc.checkpoint": tojson(cdc._seen_history(history).position)}) }}
+            {%- endif -%}
             {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
             {%- do cdc._set_checkpoint(target, dict(cdc._seen_history(history).position, fingerprint=fingerprint)) -%}
         {%- endif -%}

@@ -450,6 +450,24 @@ class SparkCdcAdapter(SparkAdapter):
                 return not others
         return False
 
+    @available.parse_none
+    def replace_partitions(self, table: str, sql: str, emptied: Step | None) -> None:
+        """Replaces partitions of a table without a log, and drops those that have no row any more.
+
+        Args:
+            table: Its name in SQL.
+            sql: The statement that overwrites the partitions which its rows are in; all rows where
+                the table has no partitions.
+            emptied: The values of the partitions without rows; None where there are no partitions.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        dropped = "" if emptied is None else steps.partition_specs(emptied.rows)
+        mode = "static" if emptied is None else "dynamic"
+        with scoped(spark, {"spark.sql.sources.partitionOverwriteMode": mode}):
+            self.execute(sql)
+        if dropped:
+            self.execute(f"alter table {table} drop if exists {dropped}")
+
     def _compact_if_it_pays(self, table: str) -> None:
         folder, version = self._delta_folder(table), self.logged_version(table)
         if folder and version is not None and compaction_pays(folder, version):
