@@ -93,8 +93,8 @@
         {{ return(problems) }}
     {%- endif -%}
     {%- if node.config.get("grants") -%}
-        {%- do problems.append(node.name ~ ": it has `grants`, and a Spark inside dbt's process has no users to grant anything to. Remove"
-            ~ " them, or set `+grants` in dbt_project.yml under a condition on `target.name`.") -%}
+        {%- do problems.append(node.name ~ ": it has `grants`, and a Spark inside dbt's process has no users to grant anything to."
+            ~ " Remove them, or set `+grants` in dbt_project.yml under a condition on `target.name`.") -%}
     {%- endif -%}
     {%- set not_null = [] -%}
     {%- for column in node.columns.values() if node.config.get("contract") and node.config.contract.enforced -%}
@@ -106,8 +106,8 @@
         {%- do not_null.extend(constraint.columns) -%}
     {%- endfor -%}
     {%- for name in not_null | unique -%}
-        {%- do problems.append(node.name ~ ": `" ~ name ~ "` has the constraint `not_null`, which Delta does not add to a table that is"
-            ~ " there. Declare a check on the model: `constraints: [{type: check, name: " ~ name ~ "_is_there, expression: \"" ~ name
+        {%- do problems.append(node.name ~ ": `" ~ name ~ "` has the constraint `not_null`, which Delta does not add to a table that is there."
+            ~ " Declare a check on the model: `constraints: [{type: check, name: " ~ name ~ "_is_there, expression: \"" ~ name
             ~ " is not null\"}]`.") -%}
     {%- endfor -%}
     {{ return(problems) }}
