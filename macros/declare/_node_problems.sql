@@ -97,16 +97,20 @@
             ~ " Remove them, or set `+grants` in dbt_project.yml under a condition on `target.name`.") -%}
     {%- endif -%}
     {%- set not_null = [] -%}
-    {%- for column in node.columns.values() if node.config.get("contract") and node.config.contract.enforced -%}
-        {%- for constraint in column.constraints or [] if constraint.type | string == "not_null" -%}
-            {%- do not_null.append(column.name) -%}
+    {#- dbt applies constraints under a contract only. -#}
+    {%- if node.config.get("contract") and node.config.contract.enforced -%}
+        {%- for column in node.columns.values() -%}
+            {%- for constraint in column.constraints or [] if constraint.type | string == "not_null" -%}
+                {%- do not_null.append(column.name) -%}
+            {%- endfor -%}
         {%- endfor -%}
-    {%- endfor -%}
-    {%- for constraint in node.constraints or [] if constraint.type | string == "not_null" -%}
-        {%- do not_null.extend(constraint.columns) -%}
-    {%- endfor -%}
+        {%- for constraint in node.constraints or [] if constraint.type | string == "not_null" -%}
+            {%- do not_null.extend(constraint.columns or []) -%}
+        {%- endfor -%}
+    {%- endif -%}
     {%- for name in not_null | unique -%}
-        {%- do problems.append(node.name ~ ": `" ~ name ~ "` has the constraint `not_null`, which Delta does not add to a table that is there."
+        {%- set at = node.name ~ ": `" ~ name ~ "` has the constraint " -%}
+        {%- do problems.append(at ~ "`not_null`, which Delta does not add to a table that is there."
             ~ " Declare a check on the model: `constraints: [{type: check, name: " ~ name ~ "_is_there, expression: \"" ~ name
             ~ " is not null\"}]`.") -%}
     {%- endfor -%}
