@@ -68,8 +68,8 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
 }
 # Options that the macros look at without giving them a meaning of their own.
 PASSED_ON = {
-    "alias", "grants", "meta", "on_schema_change", "persist_docs", "pre-hook", "pre_hook",
-    "post-hook", "post_hook",
+    "alias", "contract", "grants", "meta", "on_schema_change", "persist_docs", "pre-hook",
+    "pre_hook", "post-hook", "post_hook",
 }  # fmt: skip
 VARIABLES = {
     "cdc_rebuild": (

@@ -43,6 +43,17 @@
 {%- endmacro %}
 
 
+{#- The node that `--defer` has read in another schema by this name. None of other relations. -#}
+{% macro _deferred_node(relation) -%}
+    {%- for node in cdc._graph().nodes.values() if node.get("defer_relation") -%}
+        {%- if node.defer_relation.alias == relation.identifier and node.defer_relation.schema == relation.schema -%}
+            {{ return(node) }}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
 {#- The declaration behind a history or a final table: that of the one source its ancestors read. None without one. -#}
 {% macro _upstream_declaration(node) -%}
     {%- set sources = cdc._declared_sources(node) -%}

@@ -10,6 +10,10 @@
     {%- if cdc._reads_a_part() -%}
         {{ return("left as it is: --empty and --sample read a part of the rows") }}
     {%- endif -%}
+    {#- dbt itself asks when it creates the table, and not when columns of the history are about to be added to it. -#}
+    {%- if node.config.contract and node.config.contract.enforced -%}
+        {%- do dbt.get_assert_columns_equivalent(node.compiled_code) -%}
+    {%- endif -%}
     {%- do cdc._clear_checkpoint() -%}
     {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
     {%- if above.resource_type != "snapshot" -%}

@@ -27,7 +27,12 @@
 {% macro _refuse_current(node, history) -%}
     {%- set above = cdc._node_of(history) -%}
     {%- set problems = cdc._final_problems(node, above) -%}
-    {%- if above is none -%}
+    {%- set deferred = cdc._deferred_node(history) if above is none else none -%}
+    {%- if deferred -%}
+        {%- do problems.append(node.name ~ ": `--defer` has it read " ~ history ~ ". A final table follows the " ~ deferred.resource_type
+            ~ " that is built with it, in its own schema. Build that too: `--select +" ~ node.name ~ "`. Or clone it from there first:"
+            ~ " `dbt clone --select " ~ deferred.name ~ "`, with the same --state.") -%}
+    {%- elif above is none -%}
         {%- do problems.append(node.name ~ ": it reads " ~ history ~ ", which no model or snapshot of this project builds. Write"
             ~ " `cdc.current(ref(..))`.") -%}
     {%- endif -%}
@@ -46,7 +51,7 @@
     {%- set strategy = node.config.get("incremental_strategy") or "append" -%}
     {%- set keys = cdc._as_list(node.config.get("unique_key")) -%}
     {%- set at = node.name ~ ": " -%}
-    {%- set problems = [] -%}
+    {%- set problems = cdc._embedded_problems(node) -%}
     {%- if node.config.materialized == "incremental" -%}
         {%- if strategy not in ["merge", "insert_overwrite"] -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: " ~ strategy ~ "`, which would add a row for every change. Use"

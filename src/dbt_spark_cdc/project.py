@@ -23,6 +23,8 @@ Node = Mapping[str, Any]
 
 # Commands whose results say how tables were built; `show` and `compile` write the same file.
 BUILDING = frozenset(["build", "run", "snapshot", "test", "seed", "retry", "run-operation"])
+# The key in a model's `meta` for its chart in the report.
+CHART = "cdc_chart"
 FAILED = frozenset(["error", "fail", "runtime error", "partial success"])
 
 
@@ -263,6 +265,13 @@ class Project:
             if _uses(node, "macro.cdc.audit") and node["config"]["materialized"] == "table"
         ]
 
+    def charted(self) -> list[Node]:
+        """Returns the models that ask the report for a chart, by name."""
+        return sorted(
+            (node for node in self._nodes() if CHART in meta_of(node)),
+            key=lambda node: str(node["name"]),
+        )
+
     def failed_tests(self, table: CdcTable) -> list[Result]:
         """Returns the tests of a table's nodes that failed in the last run.
 
@@ -313,6 +322,15 @@ class Project:
         return found
 
 
+def meta_of(node: Node) -> Mapping[str, Any]:
+    """Returns the `meta` of a node or source.
+
+    Args:
+        node: A node of the manifest.
+    """
+    return (node.get("config") or {}).get("meta") or node.get("meta") or {}
+
+
 def declaration_of(source: Node) -> dict[str, Any]:
     """Returns the options that a source table has in `meta.cdc`, its source's defaults included.
 
@@ -320,7 +338,7 @@ def declaration_of(source: Node) -> dict[str, Any]:
         source: A source of the manifest.
     """
     shared = (source.get("source_meta") or {}).get("cdc") or {}
-    own = ((source.get("config") or {}).get("meta") or source.get("meta") or {}).get("cdc") or {}
+    own = meta_of(source).get("cdc") or {}
     return {**shared, **own}
 
 

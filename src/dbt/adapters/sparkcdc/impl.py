@@ -128,6 +128,11 @@ class SparkCdcAdapter(SparkAdapter):
         run_model(handle.spark, parsed_model, compiled_code, self.project)
         return AdapterResponse(_message="OK")
 
+    @available
+    def is_embedded(self) -> bool:
+        """Returns whether Spark runs inside dbt's process, and not on a server."""
+        return not self.config.credentials.remote
+
     @available.parse_none
     def make_seed_view(self, agate_table: agate.Table) -> str:
         """Shows a seed's rows to SQL as a temp view of texts, exactly as dbt read them.
