@@ -126,6 +126,7 @@ class TestWideTables:
                     ]
                     append(spark, raw, events, schema)
 
+    @pytest.mark.soak
     def test_a_plan_grows_with_the_columns(self, project: Any, spark: Any) -> None:
         for batch, keys in ((1, (1, 2)), (2, (2, 3))):
             self.arrive(project, spark, batch, *keys)
