@@ -163,10 +163,10 @@ class TestExport:
             "landing.py": LANDING,
             "stg_copies.sql": "-- depends_on: {{ ref('landing') }}\n"
             "{{ cdc.events(source('out', 'copies')) }}",
-            "copies_quarantine.sql": "{{ cdc.quarantine(source('out', 'copies')) }}",
+            "copies_quarantine.sql": "-- depends_on: {{ ref('landing') }}\n"
+            "{{ cdc.quarantine(source('out', 'copies')) }}",
             "things_copied.sql": FINAL.format(read="stg_copies"),
-            "things_view.sql": "{{ config(tags=['refused']) }}"
-            "select * from ({{ cdc.changelog(ref('things')) }})",
+            "things_view.sql": "select * from ({{ cdc.changelog(ref('things')) }})",
             **{f"{name}.sql": refused.format(body) for name, (body, _) in REFUSED.items()},
         }
 
