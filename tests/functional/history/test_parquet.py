@@ -222,5 +222,6 @@ class TestPlainParquet:
             assert said in messages[name], messages[name]
         assert "partitioned by `half` (double)" in messages["by_half"], messages["by_half"]
         results = run_dbt(["run", "--select", "changes_of"], expect_pass=False)
-        assert "which has `file_format: parquet` and no change feed" in str(results[0].message)
+        said = {result.node.name: str(result.message) for result in results}["changes_of"]
+        assert "which has `file_format: parquet` and no change feed" in said
         shutil.rmtree(Path(str(project.project_root)) / "target", ignore_errors=True)
