@@ -50,7 +50,9 @@
 {%- endmacro %}
 
 
-{#- Whether this invocation reads a part of what there is, as `--empty` and `--sample` say. dbt's `flags` do not have the second one. -#}
+{#-
+    Whether this invocation reads a part of what there is, as `--empty` and `--sample` say. dbt's `flags` do not have the second one.
+-#}
 {% macro _reads_a_part() -%}
     {{ return(flags.EMPTY or invocation_args_dict.get("sample") is not none) }}
 {%- endmacro %}
