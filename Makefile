@@ -23,7 +23,7 @@ help:
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
-	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect; pages in Chromium"
+	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka; pages in Chromium"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   fixes what the linters can fix"
 	@echo "make docs     the documentation as a site, site/index.html, with the lineage of every model and column"
@@ -59,6 +59,7 @@ lint: $(INSTALLED)
 	@$(BIN)/cdc generate --check
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/pictures.py --check
+	@$(BIN)/python -m bench.at_scale --check
 
 format: $(INSTALLED)
 	@$(BIN)/ruff check --fix --quiet

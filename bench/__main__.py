@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
-from bench import machine, report
+from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import correctness, decoding, merges, schedule
+from bench.workloads import consumers, correctness, decoding, merges, schedule
 
 RESULTS = ROOT / "bench" / "results"
 # Runs of all workloads that are kept: the file of results and the page. `medium` has its own, for
@@ -30,6 +30,7 @@ FAMILIES = {
     "merges": (merges.NAMES, merges.run),
     "correctness": (correctness.NAMES, correctness.run),
     "schedule": (schedule.NAMES, schedule.run),
+    "consumers": (consumers.NAMES, consumers.run),
 }
 
 
@@ -51,8 +52,8 @@ def main(
     """Measures this package beside its peers, all in this one process.
 
     A run of all workloads writes bench/results/latest.json and docs/benchmarks.*, those of the
-    scale medium medium.json and benchmarks_medium.*; with --only the results are printed and go to
-    --output alone.
+    scale medium medium.json and benchmarks_medium.*. Both write the tables of docs/scale.md. With
+    --only the results are printed and go to --output alone.
     """
     sizes = scale_of(scale, changed)
     known = [name for names, _ in FAMILIES.values() for name in names]
@@ -60,6 +61,7 @@ def main(
         raise click.BadParameter(f"{', '.join(unknown)}: not one of {', '.join(known)}.")
     wanted = set(only or sizes.workloads or known)
     folder = work or Path(tempfile.mkdtemp(prefix="cdc-bench-"))
+    described = machine.describe()
     began = time.perf_counter()
     results = Results()
     watch = machine.MemoryWatch()
@@ -85,7 +87,7 @@ def main(
         "sizes": vars(sizes),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         "seconds": round(time.perf_counter() - began),
-        **machine.describe(),
+        **described,
     }
     if profile:
         profile.write_text(json.dumps(results.profiles, indent=1) + "\n", encoding="utf-8")
@@ -98,6 +100,8 @@ def main(
     if whole and output is None:
         for file in report.write(RESULTS / kept, ROOT / "docs", page):
             click.echo(f"{file} is written")
+        if at_scale.main(["--write"]) == 0:
+            click.echo(f"{at_scale.PAGE} is written")
 
 
 if __name__ == "__main__":

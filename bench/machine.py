@@ -19,14 +19,29 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def describe() -> dict[str, object]:
-    """Returns cores, memory and versions."""
+    """Returns commit, cores, memory and versions."""
     return {
+        "commit": _commit(),
         "cores": cpu_cores(),
         "memory_gib": round(machine_memory() / GIB, 1),
         "spark_driver_memory_gib": round(driver_memory() / GIB, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {"python": platform.python_version(), "java": _java()} | _packages(),
     }
+
+
+def _commit() -> str:
+    """The commit that is measured, `-dirty` where files differ from it; empty without git."""
+    try:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude", "*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+        )
+    except OSError:
+        return ""
+    return said.stdout.strip()
 
 
 def _packages() -> dict[str, str]:

@@ -67,9 +67,10 @@ def _page(
     scale = metadata["scale"]
     if changed := metadata["changed"]:
         scale += f", but {', '.join(changed)}"
+    commit = f"commit {metadata['commit']}, " if metadata.get("commit") else ""
     lines = [
         INTRODUCTION.read_text(encoding="utf-8"),
-        f"This run: scale {scale}; {metadata['date']}, {metadata['cores']} cores,"
+        f"This run: scale {scale}; {metadata['date']}, {commit}{metadata['cores']} cores,"
         f" {metadata['memory_gib']} GiB, {versions}.",
         f"It took {metadata['seconds']} s. Peak memory of dbt, Java and all else: {peaks}.",
         f"Of Java alone: {java or 'not measured'}.",

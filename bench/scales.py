@@ -31,6 +31,7 @@ class Scale:
         many_changes: Changes of each table of W3; 0 is a tenth of its rows, `changes` at most.
         schedule_warm_up: Batches of W3's many tables before the measured ones.
         threads: dbt's threads in W3 and W8.
+        consumer_sizes: Rows of the tables whose changes W9's consumer reads.
         messages: Events of each format in the decoding workloads.
         decode_repeats: Times that each format is decoded.
         rebuilds: Whether W7 rebuilds the table as well; 0 or 1.
@@ -55,6 +56,7 @@ class Scale:
     many_changes: int = 0
     schedule_warm_up: int = 1
     threads: int = 4
+    consumer_sizes: tuple[int, ...] = (100_000, 1_000_000)
     messages: int = 300_000
     decode_repeats: int = 3
     rebuilds: int = 1
@@ -82,6 +84,7 @@ SCALES = {
         large_rows=50_000_000,
         small_tables=59,
         small_rows=(100_000, 5_000_000),
+        consumer_sizes=(1_000_000, 20_000_000),
         messages=2_000_000,
     ),
     # The sizes of the goals, in an hour on two cores: the peers that the goals name, few repeats,
@@ -96,8 +99,9 @@ SCALES = {
         many_changes=10,
         # The single table and the first load of all have warmed up Java.
         schedule_warm_up=0,
+        consumer_sizes=(1_000_000, 20_000_000),
         rebuilds=0,
-        workloads=("W1", "W2", "W3", "W7", "W8"),
+        workloads=("W1", "W2", "W3", "W7", "W8", "W9"),
         systems=(
             "cdc",
             "cdc_history",
@@ -122,6 +126,7 @@ SCALES = {
         small_tables=1,
         small_rows=(200, 200),
         single_rows=200,
+        consumer_sizes=(2_000, 10_000),
         messages=500,
         decode_repeats=1,
     ),

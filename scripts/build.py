@@ -311,7 +311,7 @@ def main() -> int:
         arguments = selection(
             last=step == len(steps), changed=bool(new) or own, built=STATE.exists()
         )
-        if step > 1:
+        if step < len(steps):
             arguments += ["--exclude-resource-type", "unit_test"]
         outcome = build(console, label, arguments, known)
         if not outcome.ok:

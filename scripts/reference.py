@@ -57,6 +57,7 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         ),
         "unique_key": "the columns of the key, as declared; required for `incremental`",
         "partition_by": "columns to partition by, also computed ones of the declaration",
+        "file_format": "`delta`, or `parquet` with `insert_overwrite` for plain Parquet files",
         "incremental_predicates": "further conditions on the rows that a MERGE compares",
         "tblproperties": "further table properties",
     },
@@ -67,8 +68,8 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
 }
 # Options that the macros look at without giving them a meaning of their own.
 PASSED_ON = {
-    "alias", "grants", "meta", "on_schema_change", "persist_docs", "pre-hook", "pre_hook",
-    "post-hook", "post_hook",
+    "alias", "contract", "grants", "meta", "on_schema_change", "persist_docs", "pre-hook",
+    "pre_hook", "post-hook", "post_hook",
 }  # fmt: skip
 VARIABLES = {
     "cdc_rebuild": (
@@ -157,8 +158,8 @@ def page() -> str:
         " See [The declaration](declaration.md).",
         _table(("option", "type", "default", "meaning"), _declaration_rows()),
         "## Options of models",
-        "dbt's own options as far as the package gives them a meaning. Every table needs"
-        " `file_format: delta`.",
+        "dbt's own options as far as the package gives them a meaning. Every table"
+        " needs `file_format: delta`, except that a final table can be plain Parquet.",
         *_model_option_parts(),
         "### Variables",
         _table(("variable", "meaning"), ((f"`{k}`", v) for k, v in VARIABLES.items())),

@@ -30,6 +30,10 @@ os.environ.pop("CDC_REFERENCE_PROJECT", None)
 # pandas on Spark warns where it is not set before it is loaded.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 
+# Java inherits the environment that it starts in, and masked columns take their salt from there.
+os.environ["CDC_SECRET_SALT"] = "the salt of all tests"
+os.environ["CDC_SECRET_OTHER"] = "another salt for tests"
+
 pytest_plugins = ["dbt.tests.fixtures.project"]
 
 

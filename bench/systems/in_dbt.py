@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,6 +156,44 @@ class Cdc(_InDbt):
         return history.selectExpr("id", "changed_at")
 
 
+class Exporting(Cdc):
+    """A table of this package, and a consumer that exports its changes to files."""
+
+    def __init__(self, workshop: Workshop, table: Table) -> None:
+        super().__init__(workshop, [table], history=False)
+        name = table.name
+        exported = {"name": f"{name}_exported", "config": {"export_folder": self.folder(table)}}
+        self.project.files = {
+            **self.project.files,
+            f"models/{name}_changes.sql": (
+                "{{ config(materialized='incremental', incremental_strategy='merge') }}\n"
+                f"{{{{ cdc.changelog(ref('{name}')) }}}}\n"
+            ),
+            f"models/{name}_events.sql": f"{{{{ cdc.debezium_json(ref('{name}_changes')) }}}}\n",
+            f"models/{name}_exported.py": EXPORTED.format(name=name),
+            "models/exported.yml": as_yaml({"models": [exported]}),
+        }
+
+    def folder(self, table: Table) -> str:
+        """Returns the folder of exported files."""
+        return str(self.workshop.folder / "exports" / table.name)
+
+    def consume(self, table: Table) -> Timing:
+        """Exports the changes since the last time."""
+        nodes = [f"{table.name}_{node}" for node in ("changes", "events", "exported")]
+        return self.project.dbt("run", "--select", *nodes)
+
+    def changes(self, table: Table) -> DataFrame:
+        """Returns the changes of a table that the consumer has read."""
+        return self.workshop.spark.table(f"{self.project.name}.{table.name}_changes")
+
+    def drop(self, table: Table) -> None:
+        super().drop(table)
+        names = (f"{self.project.name}.{table.name}_{node}" for node in ("changes", "exported"))
+        drop_tables(self.workshop, list(names))
+        shutil.rmtree(self.folder(table), ignore_errors=True)
+
+
 class Recipe(_InDbt):
     """Latest row of each key by row_number, merged on the key; deletes are a flag.
 
@@ -223,6 +262,15 @@ class Recipe(_InDbt):
 def _project_folder(workshop: Workshop, name: str) -> Path:
     return workshop.folder / "projects" / name
 
+
+EXPORTED = """\
+from dbt_spark_cdc.export import to_files
+
+
+def model(dbt, session):
+    dbt.config(materialized="incremental", incremental_strategy="append", file_format="delta")
+    return to_files(dbt, session, dbt.ref("{name}_events"), dbt.config.get("export_folder"))
+"""
 
 STAGING = """\
 {{{{ config(materialized='view') }}}}

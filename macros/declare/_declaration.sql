@@ -43,6 +43,17 @@
 {%- endmacro %}
 
 
+{#- The node that `--defer` has read in another schema by this name. None of other relations. -#}
+{% macro _deferred_node(relation) -%}
+    {%- for node in cdc._graph().nodes.values() if node.get("defer_relation") -%}
+        {%- if node.defer_relation.alias == relation.identifier and node.defer_relation.schema == relation.schema -%}
+            {{ return(node) }}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
 {#- The declaration behind a history or a final table: that of the one source its ancestors read. None without one. -#}
 {% macro _upstream_declaration(node) -%}
     {%- set sources = cdc._declared_sources(node) -%}
@@ -81,9 +92,12 @@
     {%- set except_columns = cdc._as_declared(spelled, given.get("except_columns")) -%}
     {%- set columns = [] -%}
     {%- set left_out = [] -%}
+    {%- set withheld = [] -%}
+    {%- set mask = cdc._keys_as_declared(spelled, given.get("mask") or {}) -%}
     {%- for column in node.columns.values() -%}
-        {%- do (left_out if column.name in except_columns else columns).append(
-            {"name": column.name, "type": (column.data_type or "") | lower}) -%}
+        {%- set method = mask.get(column.name) if mask is mapping else none -%}
+        {%- do (left_out if column.name in except_columns else withheld if method == "drop" else columns).append(
+            {"name": column.name, "type": (column.data_type or "") | lower, "mask": method == "hash"}) -%}
     {%- endfor -%}
     {%- set keys = cdc._as_declared(spelled, given.get("keys")) -%}
     {%- set declaration = {
@@ -94,6 +108,9 @@
         "traits": traits,
         "columns": columns,
         "left_out": left_out,
+        "withheld": withheld,
+        "mask": mask,
+        "mask_salt": given.get("mask_salt", "CDC_SECRET_SALT"),
         "key_columns": keys or ["_row_id"],
         "keyless": not keys,
         "sequence_by": cdc._as_list(given.get("sequence_by")),

@@ -8,6 +8,7 @@
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "changed_columns", "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
         "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
+        "mask", "mask_salt",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -21,7 +22,7 @@
     {%- endif -%}
 
     {%- set names = d.columns | map(attribute="name") | list -%}
-    {%- if not names -%}
+    {%- if not names + (d.withheld | map(attribute="name") | list) -%}
         {%- do problems.append(at ~ "no columns. List them under `columns:` with `name` and `data_type`.") -%}
     {%- endif -%}
     {%- set seen = [] -%}
@@ -64,6 +65,7 @@
     {%- endfor -%}
 
     {%- do problems.extend(cdc._rename_problems(d, given, at, names)) -%}
+    {%- do problems.extend(cdc._mask_problems(d, given, at)) -%}
     {%- do problems.extend(cdc._sequence_problems(d, at)) -%}
     {%- do problems.extend(cdc._option_problems(d, given, at)) -%}
     {%- do problems.extend(cdc._expression_problems(d, at)) -%}
@@ -223,7 +225,8 @@
             "_latest", "_age", "_end", "_truncated", "_state", "_is_known", "_is_in_order", "_current_op", "_first_new",
             "_was_open", "_was_latest", "_remembered", "_of_known", "_of_given", "_given_event_id", "_new_events",
             "_may_be_dropped", "_last", "_kept", "_is_visible", "_is_open", "_is_living", "_is_end_of_state", "_is_dropped",
-            "_first_id", "_dropped_created", "_births", "_all_effects"]
+            "_first_id", "_dropped_created", "_births", "_all_effects",
+            "_metadata"]
         or lowered.startswith("_old_") or lowered.startswith("_cdc_") or lowered.startswith("__cdc_")
     ) }}
 {%- endmacro %}

@@ -4,7 +4,7 @@
 -#}
 {% macro _node_problems(node) -%}
     {%- if "macro.cdc.events" in node.depends_on.macros -%}
-        {{ return(cdc._source_problems(node, node)) }}
+        {{ return(cdc._source_problems(node, node) + cdc._embedded_problems(node)) }}
     {%- elif node.config.get("strategy") == "cdc.scd2" -%}
         {{ return(cdc._history_problems(node)) }}
     {%- elif "macro.cdc.current" in node.depends_on.macros -%}
@@ -41,7 +41,7 @@
 
 {#- dbt's options of snapshots that mean nothing here, hooks that change the history, and where its events come from. -#}
 {% macro _history_problems(node) -%}
-    {%- set problems = cdc._hook_problems(node) -%}
+    {%- set problems = cdc._hook_problems(node) + cdc._embedded_problems(node) -%}
     {%- set above = cdc._first_above(node) -%}
     {%- if above -%}{%- do problems.extend(cdc._source_problems(node, above)) -%}{%- endif -%}
     {%- set deletes = "deletes come as events, and close the version of their row. Remove it." -%}
@@ -81,4 +81,54 @@
         {%- endif -%}
     {%- endfor -%}
     {{ return(problems) }}
+{%- endmacro %}
+
+
+{#-
+    What dbt does after it has written a table, and a Spark inside its process cannot: the table would be there and its build fail.
+-#}
+{% macro _embedded_problems(node) -%}
+    {%- set problems = [] -%}
+    {%- if not cdc._is_embedded() -%}
+        {{ return(problems) }}
+    {%- endif -%}
+    {%- if node.config.get("grants") -%}
+        {%- do problems.append(node.name ~ ": it has `grants`, and a Spark inside dbt's process has no users to grant anything to."
+            ~ " Remove them, or set `+grants` in dbt_project.yml under a condition on `target.name`.") -%}
+    {%- endif -%}
+    {%- set not_null = [] -%}
+    {#- dbt applies constraints under a contract only. -#}
+    {%- if node.config.get("contract") and node.config.contract.enforced -%}
+        {%- for column in node.columns.values() -%}
+            {%- for constraint in column.constraints or [] if constraint.type | string == "not_null" -%}
+                {%- do not_null.append(column.name) -%}
+            {%- endfor -%}
+        {%- endfor -%}
+        {%- for constraint in node.constraints or [] if constraint.type | string == "not_null" -%}
+            {%- do not_null.extend(constraint.columns or []) -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {%- for name in not_null | unique -%}
+        {%- set at = node.name ~ ": `" ~ name ~ "` has the constraint " -%}
+        {%- do problems.append(at ~ "`not_null`, which Delta does not add to a table that is there."
+            ~ " Declare a check on the model: `constraints: [{type: check, name: " ~ name ~ "_is_there, expression: \"" ~ name
+            ~ " is not null\"}]`.") -%}
+    {%- endfor -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- Whether Spark runs inside dbt's process. -#}
+{% macro _is_embedded() -%}
+    {{ return(adapter.dispatch("is_embedded", "cdc")()) }}
+{%- endmacro %}
+
+
+{% macro default__is_embedded() -%}
+    {{ return(false) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__is_embedded() -%}
+    {{ return(adapter.is_embedded()) }}
 {%- endmacro %}

@@ -11,7 +11,8 @@
         {%- set problems = [] -%}
         {%- for node in cdc._graph().sources.values() -%}
             {%- if "cdc" in ((node.config.get("meta") or node.meta) or {}) -%}
-                {%- do problems.extend(cdc._read_declaration(node).problems) -%}
+                {%- set d = cdc._read_declaration(node) -%}
+                {%- do problems.extend(d.problems + ([cdc._salt_problem(d)] | select | list)) -%}
             {%- endif -%}
         {%- endfor -%}
         {#- What is built of a declaration is compared with it: that must be sound first. -#}

@@ -110,7 +110,7 @@ from opened_messages
 {#- What is read of the source block: the table, the commit time, the positions of all connectors. -#}
 {% macro _debezium_source_fields() -%}
     {{ return(["db", "schema", "table", "ts_ms", "ts_us", "lsn", "sequence", "file", "pos", "row", "commit_lsn", "change_lsn",
-        "event_serial_no", "scn", "commit_scn", "rs_id", "ssn", "collection", "ord"]) }}
+        "event_serial_no", "scn", "commit_scn", "rs_id", "ssn", "collection", "ord", "commit_version"]) }}
 {%- endmacro %}
 
 
@@ -272,13 +272,14 @@ from opened_messages
 
 {#-
     The position, by what the connector gives: PostgreSQL (last commit before the transaction, lsn), MySQL (binlog file, offset,
-    row), SQL Server and Db2 (commit lsn, change lsn, serial number), Oracle (commit SCN, SCN, rs_id, ssn), MongoDB (time of the
-    operation log, order in that second). In PostgreSQL transactions overlap, so that the lsn alone would not order them as they were
+    row), SQL Server and Db2 (commit lsn, change lsn, serial number), Oracle (commit SCN, SCN, rs_id, ssn), our own exports (commit of
+    the table, deletes first), MongoDB (time of the operation log, order in that second). In PostgreSQL transactions overlap, so that the lsn alone would not order them as they were
     committed.
 -#}
 {% macro _debezium_position() -%}
     {%- set n = {} -%}
-    {%- for field in ["lsn", "pos", "row", "event_serial_no", "scn", "commit_scn", "ssn", "ts_ms", "ord"] -%}
+    {%- for field in ["lsn", "pos", "row", "event_serial_no", "scn", "commit_scn", "ssn", "ts_ms", "ord",
+        "commit_version"] -%}
         {%- do n.update({field: "try_cast(__cdc_event.source." ~ field ~ " as bigint)"}) -%}
     {%- endfor -%}
     {%- set order = "coalesce(try_cast(__cdc_event.total_order as bigint), 0L)" -%}
@@ -299,6 +300,7 @@ from opened_messages
             {{ cdc._hex_position("__cdc_event.source.rs_id", ".", 3) }},
             array(coalesce({{ n.ssn }}, 0L), {{ order }})
         )
+        when {{ n.commit_version }} is not null then array({{ n.commit_version }}, coalesce({{ n.ord }}, 0L), {{ order }})
         when {{ n.ts_ms }} is not null and {{ n.ord }} is not null then array({{ n.ts_ms }}, {{ n.ord }}, {{ order }})
     end
 {%- endmacro %}

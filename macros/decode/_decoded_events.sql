@@ -47,18 +47,29 @@
         {%- do given.append(cdc._given_old_key(d, key)) -%}
         {%- do given_names.append(cdc._given("old " ~ key)) -%}
     {%- endfor -%}
-    {%- set typed, typed_names = [], [] -%}
+    {%- set typed, typed_names, typed_columns = [], [], [] -%}
     {%- for column in d.columns -%}
-        {%- do typed.append(cdc._converted(d, cdc._given(column.name), column.type, column.name)) -%}
-        {%- do typed_names.append(cdc._quoted(column.name)) -%}
+        {%- do typed.append(cdc._table_value(d, column, cdc._given(column.name))) -%}
+        {%- do typed_names.append(cdc._view_column(column.name)) -%}
+        {%- set quoted = cdc._quoted(column.name) -%}
+        {%- do typed_columns.append(quoted if quoted == typed_names[-1] else typed_names[-1] ~ " as " ~ quoted) -%}
         {%- if column.name in keys -%}
-            {%- do typed.append(cdc._converted(d, cdc._given("old " ~ column.name), column.type, column.name)) -%}
-            {%- do typed_names.append(cdc._quoted("__cdc_old_" ~ column.name)) -%}
+            {%- do typed.append(cdc._table_value(d, column, cdc._given("old " ~ column.name))) -%}
+            {%- do typed_names.append(cdc._view_column("__cdc_old_" ~ column.name)) -%}
+            {%- do typed_columns.append(typed_names[-1]) -%}
         {%- endif -%}
     {%- endfor -%}
+{%- set masks = d.columns | selectattr("mask") | list | length > 0 -%}
 raw_events as (
     {{ cdc._raw_events(d, relation) | indent(4) }}
 ),
+
+{%- if masks %}
+
+mask_keys as (
+    {{ cdc._mask_keys(d) | indent(4) }}
+),
+{%- endif %}
 
 read_events as (
     {{ context["cdc"]["_decode_" ~ d.format](d) | indent(4) }}
@@ -146,15 +157,16 @@ typed_events as (
         {%- for name in given_names %}
         {{ name }},
         {%- endfor %}
-        {%- for name in typed_names %}
-        {{ name }},
+        {%- for column in typed_columns %}
+        {{ column }},
         {%- endfor %}
         _unset
     from (
-        select
+        select{{ " /*+ broadcast(mask_keys) */" if masks }}
             *,
             struct({{ typed | join(", ") }}, {{ cdc._unset_columns(d) }}) as __cdc_typed
         from given_events
+        {{- "\n        cross join mask_keys" if masks }}
     ) as given_events
     lateral view outer inline(array(__cdc_typed)) typed as {{ typed_names | join(", ") }}, _unset
 ),
@@ -220,6 +232,13 @@ typed_events as (
 {%- endmacro %}
 
 
+{#- A value in the type of the tables, from what an event gives. -#}
+{% macro _table_value(d, column, given) -%}
+    {%- set value = cdc._converted(d, given, column.type, column.name) -%}
+    {{ return(cdc._masked(value, column.type) if column.mask else value) }}
+{%- endmacro %}
+
+
 {#- Whether an event gives a column a value at all. -#}
 {% macro _is_given(d, name, image="_cdc_image") -%}
     {%- if d.traits.columns -%}
@@ -269,7 +288,13 @@ typed_events as (
 
 
 {% macro _given(name) -%}
-    {{ return(cdc._quoted("__cdc_given_" ~ name)) }}
+    {{ return(cdc._view_column("__cdc_given_" ~ name)) }}
+{%- endmacro %}
+
+
+{#- A column of a lateral view, without a dot: Spark would take the quotes around a name that has one for a part of the name. -#}
+{% macro _view_column(name) -%}
+    {{ return(cdc._quoted(name | replace("~", "~0") | replace(".", "~1"))) }}
 {%- endmacro %}
 
 
@@ -283,13 +308,13 @@ typed_events as (
 
 
 {% macro _said(name) -%}
-    {{ return(cdc._quoted("__cdc_said_" ~ name)) }}
+    {{ return(cdc._view_column("__cdc_said_" ~ name)) }}
 {%- endmacro %}
 
 
 {#- Name of the column that holds how the event's own schema describes a column. -#}
 {% macro _field(name) -%}
-    {{ return(cdc._quoted("__cdc_field_" ~ name)) }}
+    {{ return(cdc._view_column("__cdc_field_" ~ name)) }}
 {%- endmacro %}
 
 
@@ -328,105 +353,4 @@ typed_events as (
 {#- The columns that a row says it changed, in lower case: an array, or names with commas between them. NULL: it says nothing. -#}
 {% macro _changed_columns(d) -%}
     {{ return("split(lower(regexp_replace(cast(" ~ d.changed_columns ~ " as string), '[\\\\[\\\\]{}\"\\\\s]', '')), ',')") }}
-{%- endmacro %}
-
-
-{#-
-    The identity of an event: what it did, where, and the values that it carried. It outlives changes of the declaration. Each value goes in
-    under the column's oldest name and as it was given, not as its type of today; a column that the event says nothing of adds nothing,
-    and one that the tables leave out goes in as before.
--#}
-{% macro _event_hash(d) -%}
-    {%- set by_oldest_name = {} -%}
-    {%- for column in cdc._hashed_columns(d) -%}
-        {%- do by_oldest_name.update({([column.name] + d.renames.get(column.name, [])) | last: column}) -%}
-    {%- endfor -%}
-    {%- set parts = ["_op", "_seq"] -%}
-    {%- for oldest, column in by_oldest_name | dictsort(case_sensitive=true) -%}
-        {%- set given = cdc._given(column.name) -%}
-        {%- set is_said = cdc._said(column.name) if column in d.left_out
-            else "not array_contains(_unset, " ~ cdc._literal(column.name) ~ ")" -%}
-        {%- set absent_is_null = d.traits.columns or d.traits.absent == "null" -%}
-        {%- set says_null = "" if absent_is_null else " or (_op in ('I', 'U') and " ~ is_said
-            ~ (" and not _cdc_is_whole" if d.format == "debezium") ~ ")" -%}
-        {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
-        {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
-            else cdc._quoted(column.name), column.type) if d.traits.columns else given) -%}
-    {%- endfor -%}
-    {%- for key in d.key_columns if not d.keyless -%}
-        {%- set types = d.columns | selectattr("name", "equalto", key) | map(attribute="type") -%}
-        {%- do parts.append(cdc._widest(cdc._quoted("_old_" ~ key), types | first)) -%}
-    {%- endfor -%}
-    {{ return("xxhash64(" ~ (parts | join(", ")) ~ ")") }}
-{%- endmacro %}
-
-
-{#- The declared columns, those that the tables leave out among them. -#}
-{% macro _hashed_columns(d) -%}
-    {%- set columns = d.columns | list -%}
-    {{ return(columns + d.left_out) }}
-{%- endmacro %}
-
-
-{#- A value that hashes the same after its type was widened. -#}
-{% macro _widest(value, type) -%}
-    {%- if type in ["tinyint", "byte", "smallint", "short", "int", "integer"] -%}
-        {{ return("cast(" ~ value ~ " as bigint)") }}
-    {%- elif type in ["float", "real"] -%}
-        {{ return("cast(" ~ value ~ " as double)") }}
-    {%- elif type == "date" -%}
-        {{ return("cast(" ~ value ~ " as timestamp_ntz)") }}
-    {%- elif cdc._decimal_digits(type) -%}
-        {%- set text = "cast(" ~ value ~ " as string)" -%}
-        {{ return("rtrim('.', rtrim('0', " ~ text ~ "))" if cdc._decimal_digits(type)[1] else text) }}
-    {%- endif -%}
-    {{ return(value) }}
-{%- endmacro %}
-
-
-{#- Every reason why an event cannot be applied. -#}
-{% macro _reasons(d, time) -%}
-    {%- set row_event = "_op in ('I', 'U', 'D')" -%}
-    {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
-    {%- if d.source_table -%}
-        {%- do reasons.append("case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _cdc_table is null then"
-            ~ " 'no table name' end") -%}
-    {%- endif -%}
-    {%- set sound = "coalesce(_cdc_raw_problem, _cdc_problem) is null" -%}
-    {%- do reasons.append("case when " ~ sound ~ " and _seq is null then 'no sequence' end") -%}
-    {%- if time -%}
-        {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
-    {%- endif -%}
-    {%- if d.arrival -%}
-        {#- No run would read it. -#}
-        {%- do reasons.append("case when _arrived is null then 'no arrival' end") -%}
-    {%- endif -%}
-    {%- if d.insert_only -%}
-        {%- do reasons.append(
-            "case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end") -%}
-    {%- elif d.keyless -%}
-        {#- Rows of a source without an operation are upserts by name only. -#}
-        {%- set refused = "'D'" if d.format == "flagged" and not d.operation else "'U', 'D'" -%}
-        {%- do reasons.append("case when _op in (" ~ refused
-            ~ ") then concat('operation ', _op, ' in a table without keys') end") -%}
-    {%- endif -%}
-    {%- for key in d.key_columns if not d.keyless -%}
-        {%- do reasons.append(
-            "case when " ~ sound ~ " and " ~ row_event ~ " and " ~ cdc._quoted(key) ~ " is null and cast(" ~ cdc._given(key)
-            ~ " as string) is null then "
-            ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
-    {%- endfor -%}
-    {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
-        {%- set old = cdc._given("old " ~ column.name) -%}
-        {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._quoted("__cdc_old_" ~ column.name)
-            ~ " is null then concat(" ~ cdc._literal("former value of key column " ~ column.name ~ ": ") ~ ", left(" ~ old ~ ", 100), "
-            ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
-    {%- endfor -%}
-    {%- for column in d.columns if column.type != "string" -%}
-        {%- do reasons.append(
-            "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then concat("
-            ~ cdc._literal("column " ~ column.name ~ ": ") ~ ", left(cast(" ~ cdc._given(column.name) ~ " as string), 100), "
-            ~ cdc._literal(" is not a " ~ column.type) ~ ") end") -%}
-    {%- endfor -%}
-    {{ return("concat_ws('; ', " ~ (reasons | join(", ")) ~ ")") }}
 {%- endmacro %}

@@ -1,14 +1,14 @@
 {#- The key before the event, set only where the event moved the row to another key: 01 and 1 are the same number. -#}
 {% macro _old_key(d, key) -%}
     {%- if d.traits.columns -%}
-        {%- set type = d.columns | selectattr("name", "equalto", key) | map(attribute="type") | first -%}
-        {{ return("cast(null as " ~ type ~ ")") }}
+        {%- set column = d.columns | selectattr("name", "equalto", key) | first -%}
+        {{ return("cast(null as " ~ cdc._table_type(column) ~ ")") }}
     {%- endif -%}
     {%- set moved = [] -%}
     {%- for name in d.key_columns -%}
-        {%- do moved.append(cdc._quoted("__cdc_old_" ~ name) ~ " is distinct from " ~ cdc._quoted(name)) -%}
+        {%- do moved.append(cdc._view_column("__cdc_old_" ~ name) ~ " is distinct from " ~ cdc._quoted(name)) -%}
     {%- endfor -%}
-    {{ return("case when " ~ (moved | join(" or ")) ~ " then " ~ cdc._quoted("__cdc_old_" ~ key) ~ " end") }}
+    {{ return("case when " ~ (moved | join(" or ")) ~ " then " ~ cdc._view_column("__cdc_old_" ~ key) ~ " end") }}
 {%- endmacro %}
 
 

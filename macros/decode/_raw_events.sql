@@ -11,7 +11,8 @@
     {%- endfor -%}
     {#- dbt's `--empty` hands in a subquery, which has no `_metadata`. -#}
     {%- set is_empty = relation is not string and relation.limit is not none and relation.limit == 0 -%}
-    {%- set conditions = ["(" ~ d.where ~ ")"] if d.where else [] -%}
+    {#- In `from raw where (name)` Spark would read an alias with a column. -#}
+    {%- set conditions = ["((" ~ d.where ~ "))"] if d.where else [] -%}
     {%- if is_empty -%}{%- do conditions.append("false") -%}{%- endif -%}
     {%- set rows -%}
 select
@@ -72,10 +73,11 @@ cross join lateral (
 {%- endmacro %}
 
 
-{#- A struct as JSON, with NULLs and microseconds. -#}
-{% macro _as_json(struct) -%}
+{#- A struct as JSON, with NULLs and microseconds; instants in the session's time zone, or in another one. -#}
+{% macro _as_json(struct, zone=none) -%}
     {{ return(
         "to_json(" ~ struct ~ ", map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
-        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
+        ~ "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\""
+        ~ (", 'timeZone', " ~ cdc._literal(zone) if zone else "") ~ "))"
     ) }}
 {%- endmacro %}

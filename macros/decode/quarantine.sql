@@ -1,4 +1,7 @@
-{#- The body of a quarantine model: the bad events of a raw table with their reason, payload and origin. -#}
+{#-
+    The body of a quarantine model: the bad events of a raw table with their reason, payload and origin. A table with masked columns withholds
+    the payload: where in a broken message the masked values are, nobody can tell.
+-#}
 {% macro quarantine(relation) -%}
     {{ return(adapter.dispatch("quarantine", "cdc")(relation)) }}
 {%- endmacro %}
@@ -13,7 +16,7 @@ with {{ cdc._decoded_events(d, relation) }}
 
 select
     _reason,
-    _payload,
+    {{ "cast(null as string) as _payload" if d.mask else "_payload" }},
     _origin,
     _arrived
 from identified_events

@@ -96,7 +96,7 @@ group by all
             {%- do known.append([former, "former name of " ~ column.name]) -%}
         {%- endfor -%}
     {%- endfor -%}
-    {%- for column in d.left_out -%}
+    {%- for column in d.left_out + d.withheld -%}
         {%- do known.append([column.name, "left out"]) -%}
     {%- endfor -%}
     {%- set structs = [] -%}

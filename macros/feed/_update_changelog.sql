@@ -4,7 +4,7 @@
     what came of it.
 -#}
 {% macro _update_changelog(node) -%}
-    {%- if flags.EMPTY or flags.SAMPLE -%}
+    {%- if cdc._reads_a_part() -%}
         {{ return("left as it is: --empty and --sample read a part of the rows") }}
     {%- endif -%}
     {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
@@ -56,6 +56,7 @@
     }) -%}
     {%- do cdc._drop_steps() -%}
     {%- if not written -%}
+        {%- do cdc._refuse_foreign_writes(target, checkpoint.at) -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: another build wrote " ~ target ~ " while this one ran. Run it again when the other one is done."
         ) -%}
@@ -80,7 +81,7 @@
     model has of them tells the rest.
 -#}
 {% macro _first_changelog(node) -%}
-    {%- if not (flags.EMPTY or flags.SAMPLE) -%}
+    {%- if not cdc._reads_a_part() -%}
         {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
         {%- set position = cdc._changelog_position(source, cdc._table_version(source)) -%}
         {%- do cdc._set_checkpoint(cdc._relation_of(node), dict(position, first=true)) -%}

@@ -30,6 +30,9 @@
     {%- elif node.config.materialized in ["view", "ephemeral"] -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which is a view and has no change feed. Ask for those of the history"
             ~ " that it reads, or make it an incremental table.") -%}
+    {%- elif cdc._is_parquet(node) -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: parquet` and no change feed. Ask for those of"
+            ~ " the history that it reads, or make it a Delta table.") -%}
     {%- elif not cdc._changelog_keys(node) -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: only a key tells an update from a"
             ~ " delete and an insert. Name its key columns in its config.") -%}

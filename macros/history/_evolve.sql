@@ -85,6 +85,7 @@
         {#- Before the table says anything else of itself. -#}
         {%- do cdc._evolve(spec.relation, columns, images, spec.renames, check=true) -%}
     {%- endif -%}
+    {%- do cdc._add_masks(spec, properties) -%}
     {%- set spec = cdc._with_identities(spec, properties) -%}
     {%- set there = cdc._evolve(spec.relation, columns, images, spec.renames) -%}
     {%- do cdc._rename_keys(spec, properties) -%}

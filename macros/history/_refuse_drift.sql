@@ -4,7 +4,7 @@
       types   name to type of the table's columns
 -#}
 {% macro _refuse_drift(node, spec, properties, types) -%}
-    {%- set problems = [] -%}
+    {%- set problems = cdc._mask_drift(spec, properties, types) -%}
     {%- set had_time = "_ts" in cdc._struct_fields(cdc._item_type(types["_events"])) -%}
     {%- if had_time != ("_ts" in spec.types) -%}
         {%- do problems.append(

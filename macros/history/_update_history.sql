@@ -3,7 +3,7 @@
     Returns what came of it.
 -#}
 {% macro _update_history(node) -%}
-    {%- if flags.EMPTY or flags.SAMPLE -%}
+    {%- if cdc._reads_a_part() -%}
         {{ return("left as it is: --empty and --sample read a part of the events") }}
     {%- endif -%}
     {%- do cdc._clear_checkpoint() -%}
@@ -27,7 +27,7 @@
     {#- A truncate changes as many rows as there are. -#}
     {%- set window = dict(window, few=window.few and not facts.truncates) -%}
     {%- for attempt in range(10) -%}
-        {%- set at = checkpoint.at if loop.first else cdc._table_version(spec.relation) -%}
+        {%- set at = checkpoint.at if loop.first else cdc._version_after_builds(spec.relation, checkpoint.at) -%}
         {%- set outcome = cdc._write_batch(spec, window, events, dict(facts, rejected=rejected), at, checkpoint) -%}
         {%- if outcome -%}
             {%- do cdc._drop_steps() -%}
@@ -40,7 +40,15 @@
 {%- endmacro %}
 
 
-{#- The batch, for one version of the table. Returns none where another build wrote first. -#}
+{#- The version that other builds left, for a run that began with an older one. -#}
+{% macro _version_after_builds(relation, version) -%}
+    {%- set at = cdc._table_version(relation) -%}
+    {%- do cdc._refuse_foreign_writes(relation, version) -%}
+    {{ return(at) }}
+{%- endmacro %}
+
+
+{#- The batch, for one version of the table. Returns none where somebody else wrote first. -#}
 {% macro _write_batch(spec, window, events, facts, version, checkpoint) -%}
     {%- set bounds = none if spec.rebuild or spec.follows or spec.by_position or facts.truncates else facts.bounds -%}
     {%- set has_tombstones = cdc._has_tombstones(spec, window, checkpoint) -%}

@@ -21,7 +21,7 @@ where dbt_scd_id is not null
     `--sample` ask for, leaves no checkpoint: the next run reads everything.
 -#}
 {% macro _first_window(spec, node) -%}
-    {%- if flags.EMPTY or flags.SAMPLE -%}
+    {%- if cdc._reads_a_part() -%}
         {{ return({"read_to": none}) }}
     {%- endif -%}
     {%- set window = cdc._read_window(spec, {}, node) -%}

@@ -50,7 +50,8 @@
 {#- The runs of this invocation, from the checkpoints of the tables that it wrote. -#}
 {% macro _recorded_runs(done) -%}
     {%- set runs = [] -%}
-    {%- for node in cdc._managed_nodes() if node.unique_id in done and node.config.materialized != "view" -%}
+    {%- for node in cdc._managed_nodes() if node.unique_id in done and node.config.materialized != "view"
+        and not cdc._is_parquet(node) -%}
         {%- set run = cdc._read_checkpoint(cdc._relation_of(node)).get("run") -%}
         {%- if run and run.id == invocation_id -%}
             {%- do runs.append(dict(run, node=node)) -%}

@@ -17,10 +17,10 @@
 {%- endmacro %}
 
 
-{#- Their tables, as far as they are there. -#}
+{#- Their Delta tables, as far as they are there. -#}
 {% macro _managed_tables(name) -%}
     {%- set there = [] -%}
-    {%- for node in cdc._managed_nodes(name) -%}
+    {%- for node in cdc._managed_nodes(name) if not cdc._is_parquet(node) -%}
         {%- set relation = cdc._relation_of(node) -%}
         {%- for candidate in [relation, cdc._tombstones_of(relation)]
             if load_relation(candidate) is not none and not load_relation(candidate).is_view -%}

@@ -89,6 +89,7 @@
             {"when": "matched", "then": "update", "columns": ["_events"]},
         ])) -%}
         {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+        {%- do cdc._refuse_foreign_writes(t.target, checkpoint.at) -%}
     {%- endif -%}
 {%- endmacro %}
 

@@ -79,10 +79,11 @@
 {%- endmacro %}
 
 
-{#- The final tables that are made of a history. -#}
+{#- The final tables that are made of a history. The next build brings one of plain Parquet files back: it has no versions. -#}
 {% macro _final_nodes(history) -%}
     {%- set finals = [] -%}
-    {%- for node in cdc._managed_nodes() if node.depends_on.nodes | first == history.unique_id -%}
+    {%- for node in cdc._managed_nodes()
+        if node.depends_on.nodes | first == history.unique_id and not cdc._is_parquet(node) -%}
         {%- set relation = load_relation(cdc._relation_of(node)) -%}
         {%- if relation is not none and not relation.is_view -%}{%- do finals.append(node) -%}{%- endif -%}
     {%- endfor -%}

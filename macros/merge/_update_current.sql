@@ -7,8 +7,12 @@
     whose files are gone.
 -#}
 {% macro _update_current(node) -%}
-    {%- if flags.EMPTY or flags.SAMPLE -%}
+    {%- if cdc._reads_a_part() -%}
         {{ return("left as it is: --empty and --sample read a part of the rows") }}
+    {%- endif -%}
+    {#- dbt itself asks when it creates the table, and not when columns of the history are about to be added to it. -#}
+    {%- if node.config.contract and node.config.contract.enforced -%}
+        {%- do dbt.get_assert_columns_equivalent(node.compiled_code) -%}
     {%- endif -%}
     {%- do cdc._clear_checkpoint() -%}
     {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
@@ -17,6 +21,10 @@
     {%- endif -%}
     {%- set target = cdc._relation_of(node) -%}
     {%- set history = cdc._relation_of(above) -%}
+    {%- do cdc._refuse_other_format(node, target) -%}
+    {%- if cdc._is_parquet(node) -%}
+        {{ return(cdc._update_parquet(node, history)) }}
+    {%- endif -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
     {%- if fingerprint is not none and checkpoint.get("fingerprint") == fingerprint
@@ -130,6 +138,7 @@
         }) -%}
     {%- endif -%}
     {%- if not written -%}
+        {%- do cdc._refuse_foreign_writes(spec.relation, batch.version) -%}
         {#- The rows hold for the version that they were computed for. -#}
         {%- do exceptions.raise_compiler_error(
             "cdc: another build wrote " ~ spec.relation ~ " while this one ran. Run it again when the other one is done."

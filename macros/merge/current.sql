@@ -27,7 +27,12 @@
 {% macro _refuse_current(node, history) -%}
     {%- set above = cdc._node_of(history) -%}
     {%- set problems = cdc._final_problems(node, above) -%}
-    {%- if above is none -%}
+    {%- set deferred = cdc._deferred_node(history) if above is none else none -%}
+    {%- if deferred -%}
+        {%- do problems.append(node.name ~ ": `--defer` has it read " ~ history ~ ". A final table follows the " ~ deferred.resource_type
+            ~ " that is built with it, in its own schema. Build that too: `--select +" ~ node.name ~ "`. Or clone it from there first:"
+            ~ " `dbt clone --select " ~ deferred.name ~ "`, with the same --state.") -%}
+    {%- elif above is none -%}
         {%- do problems.append(node.name ~ ": it reads " ~ history ~ ", which no model or snapshot of this project builds. Write"
             ~ " `cdc.current(ref(..))`.") -%}
     {%- endif -%}
@@ -46,12 +51,15 @@
     {%- set strategy = node.config.get("incremental_strategy") or "append" -%}
     {%- set keys = cdc._as_list(node.config.get("unique_key")) -%}
     {%- set at = node.name ~ ": " -%}
-    {%- set problems = [] -%}
+    {%- set problems = cdc._embedded_problems(node) -%}
     {%- if node.config.materialized == "incremental" -%}
         {%- if strategy not in ["merge", "insert_overwrite"] -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: " ~ strategy ~ "`, which would add a row for every change. Use"
                 ~ " `merge`, or `insert_overwrite` with `partition_by`.") -%}
-        {%- elif strategy == "insert_overwrite" and not cdc._as_list(node.config.get("partition_by")) -%}
+        {%- elif strategy == "merge" and cdc._is_parquet(node) -%}
+            {%- do problems.append(at ~ "it has `file_format: parquet`, and nothing can be merged into plain Parquet files. Use"
+                ~ " `incremental_strategy: insert_overwrite`, or `file_format: delta`.") -%}
+        {%- elif strategy == "insert_overwrite" and not cdc._is_parquet(node) and not cdc._as_list(node.config.get("partition_by")) -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: insert_overwrite` and no `partition_by`, which would write"
                 ~ " the whole table in every run. Name its partition columns, or use `merge`.") -%}
         {%- endif -%}
@@ -70,6 +78,10 @@
         {%- if d is none or d.history -%}
             {%- do problems.append(at ~ "it reads " ~ above.name ~ ", which is no history. Make a snapshot of it with"
                 ~ " `strategy: cdc.scd2` and read that" ~ (", or declare `history: false` on " ~ d.table if d) ~ ".") -%}
+        {%- endif -%}
+        {%- if cdc._is_parquet(node) -%}
+            {%- do problems.append(at ~ "it has `file_format: parquet`, and without a history the table keeps the state of its rows"
+                ~ " itself, which only Delta commits as a whole. Use `file_format: delta`, or declare a history.") -%}
         {%- endif -%}
         {%- do problems.extend(cdc._source_problems(node, above) + cdc._hook_problems(node)) -%}
     {%- endif -%}

@@ -4,7 +4,7 @@
     checkpoint here.
 -#}
 {% macro spark__tblproperties_clause() -%}
-    {%- set properties = {"delta.enableChangeDataFeed": "true"} -%}
+    {%- set properties = {} if cdc._is_parquet(model) else {"delta.enableChangeDataFeed": "true"} -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
         {%- do properties.update(cdc._built_as(cdc._declared_spec(model, model.compiled_code, this))) -%}
@@ -26,14 +26,19 @@
     {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
     {%- set target = cdc._relation_of(node) -%}
     {%- if above.resource_type == "snapshot" -%}
-        {%- if not (flags.EMPTY or flags.SAMPLE) -%}
+        {%- if not cdc._reads_a_part() -%}
             {%- set history = cdc._relation_of(above) -%}
+            {%- if cdc._is_parquet(node) -%}
+                {%- do cdc._refuse_partition_types(node, cdc._column_types(cdc._current_rows(node, history))) -%}
+                {{ return({"cdc.checkpoint": tojson(cdc._seen_history(history).position)}) }}
+            {%- endif -%}
             {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
             {%- do cdc._set_checkpoint(target, dict(cdc._seen_history(history).position, fingerprint=fingerprint)) -%}
         {%- endif -%}
         {{ return({}) }}
     {%- endif -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
+    {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}
     {{ return(cdc._built_as(spec)) }}
 {%- endmacro %}
@@ -41,7 +46,7 @@
 
 {#- What a table of events says of itself when it is made. -#}
 {% macro _built_as(spec) -%}
-    {%- set properties = cdc._history_properties(spec) -%}
+    {%- set properties = dict(cdc._history_properties(spec), **cdc._mask_properties(spec)) -%}
     {%- if cdc._identity(spec) -%}{%- do properties.update({"cdc.identity": cdc._identity(spec)}) -%}{%- endif -%}
     {{ return(properties) }}
 {%- endmacro %}

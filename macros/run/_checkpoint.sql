@@ -11,10 +11,10 @@
     {%- for limit in [5, none] -%}
         {%- for commit in cdc._newest_commits(relation, limit) -%}
             {%- do at.setdefault("at", commit["version"]) -%}
-            {%- set checkpoint = fromjson(commit["userMetadata"] or "{}", {}) -%}
+            {%- set checkpoint = cdc._checkpoint_of(commit, relation) -%}
             {#- Maintenance can only have picked up what a run that failed left in the session. -#}
             {%- set is_written = commit["operation"] == "SET TBLPROPERTIES" or commit["operation"] not in cdc._maintenance() -%}
-            {%- if is_written and checkpoint is mapping and checkpoint.get("cdc") == relation | string -%}
+            {%- if is_written and checkpoint -%}
                 {{ return(dict(checkpoint, at=at.at, written_at=commit["version"])) }}
             {%- elif commit["operation"] not in cdc._maintenance() -%}
                 {{ return(at) }}
@@ -22,6 +22,13 @@
         {%- endfor -%}
     {%- endfor -%}
     {{ return(at) }}
+{%- endmacro %}
+
+
+{#- The checkpoint of a table that one of its commits carries; empty where it carries none. -#}
+{% macro _checkpoint_of(commit, relation) -%}
+    {%- set found = fromjson(commit["userMetadata"] or "{}", {}) -%}
+    {{ return(found if found is mapping and found.get("cdc") == relation | string else {}) }}
 {%- endmacro %}
 
 
@@ -59,7 +66,7 @@
     Writes a checkpoint by itself, where there is nothing else to write and it says more than the last one. Delta makes no commit of a
     write without rows.
 -#}
-{% macro _commit_checkpoint(relation, position, last={}) -%}
+{% macro _commit_checkpoint(relation, position, last) -%}
     {%- set moved = [] -%}
     {%- for name, value in position.items() if name != "run" and last.get(name) != value -%}
         {%- do moved.append(name) -%}
@@ -67,9 +74,30 @@
     {%- if not moved -%}
         {{ return(none) }}
     {%- endif -%}
+    {%- do cdc._commit_position(relation, position) -%}
+    {%- do cdc._refuse_foreign_writes(relation, last.at) -%}
+{%- endmacro %}
+
+
+{% macro _commit_position(relation, position) -%}
     {%- do cdc._set_checkpoint(relation, position) -%}
     {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
     {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+{%- endmacro %}
+
+
+{#-
+    Stops a run beside which a program that is no build wrote rows since a version. The run's own checkpoint may be newer and would hide
+    what that program did: another one, which says of no row that it was read, has the next build look at everything.
+-#}
+{% macro _refuse_foreign_writes(relation, version) -%}
+    {%- if cdc._writes_since(relation, version, by_builds=false) -%}
+        {%- do cdc._commit_position(relation, {}) -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: another program wrote " ~ relation ~ " at the same time as this build. Run the build again: it compares the table with"
+            ~ " all that it is made of."
+        ) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 
@@ -95,12 +123,16 @@
 {%- endmacro %}
 
 
-{#- The versions since another one in which somebody wrote rows; maintenance writes none. What the log has lost may have. -#}
-{% macro _writes_since(relation, version) -%}
+{#-
+    The versions since another one in which somebody wrote rows; maintenance writes none. What the log has lost may have.
+      by_builds   whether those of this package's builds count, too, which leave a checkpoint
+-#}
+{% macro _writes_since(relation, version, by_builds=true) -%}
     {%- set writes = [] -%}
     {%- set gap = cdc._table_version(relation) - version -%}
     {%- set commits = cdc._newest_commits(relation, gap) if gap > 0 else [] -%}
-    {%- for commit in commits if commit["version"] > version and commit["operation"] not in cdc._maintenance() -%}
+    {%- for commit in commits if commit["version"] > version and commit["operation"] not in cdc._maintenance()
+        and (by_builds or not cdc._checkpoint_of(commit, relation)) -%}
         {%- do writes.append(commit["version"]) -%}
     {%- endfor -%}
     {#- Commits that the log has no more may have written. -#}

@@ -149,7 +149,7 @@
 
 {#- The hook of the embedded Spark's adapter for the checkpoint of a Python model's merge, asked for before its events are read. -#}
 {% macro sparkcdc__batch_position() -%}
-    {%- if not cdc._resolves(model) or flags.EMPTY or flags.SAMPLE -%}
+    {%- if not cdc._resolves(model) or cdc._reads_a_part() -%}
         {{ return(none) }}
     {%- endif -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(model), "declared": cdc._declared_fingerprint(model)} -%}

@@ -18,7 +18,7 @@
         {{ return(false) }}
     {%- elif probe.raw_rows > cdc._rows_without_checkpoint() -%}
         {#- So that the next look does not go over all of them again, for a table that seldom has any. -#}
-        {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, read_to=probe.read_to)) -%}
+        {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, read_to=probe.read_to), reader.checkpoint) -%}
     {%- endif -%}
     {{ return(true) }}
 {%- endmacro %}

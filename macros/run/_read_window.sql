@@ -51,6 +51,14 @@
 
 
 {#-
+    Whether this invocation reads a part of what there is, as `--empty` and `--sample` say. dbt's `flags` do not have the second one.
+-#}
+{% macro _reads_a_part() -%}
+    {{ return(flags.EMPTY or invocation_args_dict.get("sample") is not none) }}
+{%- endmacro %}
+
+
+{#-
     The checkpoint, as far as it says something of the raw table as it is now: one that was recreated counts from the start, and
     numbers of two expressions do not compare. Without a `read_to` everything is read.
 -#}

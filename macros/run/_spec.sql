@@ -46,6 +46,7 @@
     {%- if "cdc.keys" in properties -%}
         {{ return(properties) }}
     {%- endif -%}
+    {%- do cdc._refuse_foreign_mask(spec) -%}
     {%- set traits = dict(cdc._history_properties(spec), **{"delta.enableChangeDataFeed": "true"}) -%}
     {%- if node.resource_type == "snapshot" -%}{%- do traits.update({"cdc.build": invocation_id}) -%}{%- endif -%}
     {%- if cdc._identity(spec) -%}
@@ -81,7 +82,7 @@
 {% macro _lives_spec_of_declaration(node, events) -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set types = {} -%}
-    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
+    {%- for column in d.columns -%}{%- do types.update({column.name: cdc._table_type(column)}) -%}{%- endfor -%}
     {%- for name in ["_op", "_seq", "_event_id", "_unset"] + (["_ts"] if cdc._has_event_time(d) else [])
         + (["_row_id"] if d.keyless else []) -%}
         {%- do types.update({name: ""}) -%}

@@ -17,6 +17,7 @@ import click
 
 from dbt_spark_cdc import describe as description
 from dbt_spark_cdc import generate as generation
+from dbt_spark_cdc.capture.command import capture
 from dbt_spark_cdc.config_table import BadConfig, read_config
 from dbt_spark_cdc.generate import Status, Step
 from dbt_spark_cdc.init_command import init
@@ -66,6 +67,7 @@ def main() -> None:
     """Writes dbt projects for change data capture, checks them, and keeps tables up to date."""
 
 
+main.add_command(capture)
 main.add_command(init)
 
 

@@ -29,10 +29,10 @@ from rich.markup import escape
 from dbt_spark_cdc.delta_table import UnreadableLog, read_table
 from dbt_spark_cdc.project import (
     BadProject,
+    dbt_result,
     load_credentials,
     profiles_folder,
     project_settings,
-    run_dbt,
 )
 from dbt_spark_cdc.status import present
 
@@ -350,7 +350,7 @@ def _declarations(root: Path, profiles: Path | None, target: str | None) -> Iter
     """What dbt and the package say of the project; no Spark is needed for it."""
     try:
         settings = project_settings(root)
-        manifest = run_dbt(["parse"], root, profiles, target)
+        manifest = dbt_result(["parse"], root, profiles, target)
     except BadProject as exc:
         yield Check("project", PROBLEM, str(exc), "Correct it, and run `cdc doctor` again.")
         return

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, run_dbt
+from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, dbt_result
 from dbt_spark_cdc.status import Stored, TableStatus, ago, size
 from dbt_spark_cdc.words import quoted
 
@@ -226,7 +226,7 @@ def explain_row(
     """
     # The results of the last build are not to be replaced.
     command = ["--no-write-json", "show", "--inline", query(found, key), "--limit", "-1"]
-    answer = run_dbt(command, project.root, profiles, target).results[0].agate_table
+    answer = dbt_result(command, project.root, profiles, target).results[0].agate_table
     parts: dict[str, list[dict[str, Any]]] = {"event": [], "version": [], "current": []}
     for row in sorted(answer.rows, key=lambda row: int(row["place"])):
         parts[row["part"]].append(json.loads(row["content"], parse_float=str))

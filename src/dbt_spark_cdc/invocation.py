@@ -31,11 +31,13 @@ class Outcome:
         results: One for each node.
         error: What ended the command early.
         warnings: Warnings of dbt itself; those of tests are among the results.
+        result: What dbt returned: the results of nodes in its own type, or the manifest of `parse`.
     """
 
     results: Sequence[Any]
     error: str | None
     warnings: Sequence[str]
+    result: Any = None
 
     @property
     def failed(self) -> list[Any]:
@@ -71,7 +73,8 @@ def run_dbt(
 
     ran = dbtRunner(manifest=manifest, callbacks=[listen]).invoke([*QUIET, *arguments])
     error = str(ran.exception).strip() if ran.exception else None
-    return Outcome(list(getattr(ran.result, "results", [])), error, list(warnings))
+    results = list(getattr(ran.result, "results", None) or [])
+    return Outcome(results, error, list(warnings), ran.result)
 
 
 def summary(results: Iterable[Any]) -> str:

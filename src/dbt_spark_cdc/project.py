@@ -23,6 +23,8 @@ Node = Mapping[str, Any]
 
 # Commands whose results say how tables were built; `show` and `compile` write the same file.
 BUILDING = frozenset(["build", "run", "snapshot", "test", "seed", "retry", "run-operation"])
+# The key in a model's `meta` for its chart in the report.
+CHART = "cdc_chart"
 FAILED = frozenset(["error", "fail", "runtime error", "partial success"])
 
 
@@ -263,6 +265,13 @@ class Project:
             if _uses(node, "macro.cdc.audit") and node["config"]["materialized"] == "table"
         ]
 
+    def charted(self) -> list[Node]:
+        """Returns the models that ask the report for a chart, by name."""
+        return sorted(
+            (node for node in self._nodes() if CHART in meta_of(node)),
+            key=lambda node: str(node["name"]),
+        )
+
     def failed_tests(self, table: CdcTable) -> list[Result]:
         """Returns the tests of a table's nodes that failed in the last run.
 
@@ -313,6 +322,15 @@ class Project:
         return found
 
 
+def meta_of(node: Node) -> Mapping[str, Any]:
+    """Returns the `meta` of a node or source.
+
+    Args:
+        node: A node of the manifest.
+    """
+    return (node.get("config") or {}).get("meta") or node.get("meta") or {}
+
+
 def declaration_of(source: Node) -> dict[str, Any]:
     """Returns the options that a source table has in `meta.cdc`, its source's defaults included.
 
@@ -320,7 +338,7 @@ def declaration_of(source: Node) -> dict[str, Any]:
         source: A source of the manifest.
     """
     shared = (source.get("source_meta") or {}).get("cdc") or {}
-    own = ((source.get("config") or {}).get("meta") or source.get("meta") or {}).get("cdc") or {}
+    own = meta_of(source).get("cdc") or {}
     return {**shared, **own}
 
 
@@ -347,7 +365,7 @@ def open_project(
     )
     last_run = read_last_run(target_path / "run_results.json", target)
     if parse and (target or not (target_path / "manifest.json").exists()):
-        run_dbt(["parse"], root, profiles, target)
+        dbt_result(["parse"], root, profiles, target)
     manifest = _json(target_path / "manifest.json")
     if not manifest:
         raise BadProject(
@@ -432,11 +450,11 @@ def load_credentials(root: Path, profiles: Path | None, target: str | None) -> C
         raise BadProject(f"The profile cannot be read: {str(exc).strip()}") from exc
 
 
-def run_dbt(arguments: list[str], root: Path, profiles: Path | None, target: str | None) -> Any:
-    """Runs one dbt command in this process, silent but for its log file.
+def dbt_result(arguments: list[str], root: Path, profiles: Path | None, target: str | None) -> Any:
+    """Runs one dbt command in this process and returns what it came to.
 
     Args:
-        arguments: dbt's own, without global flags.
+        arguments: dbt's own, without global flags except in front of the command.
         root: The project's folder.
         profiles: Folder of profiles.yml; None: where dbt looks.
         target: Target of the profile; None: its default.
@@ -447,20 +465,16 @@ def run_dbt(arguments: list[str], root: Path, profiles: Path | None, target: str
     Raises:
         BadProject: It failed; the message is dbt's.
     """
-    from dbt.cli.main import dbtRunner
+    # Importing dbt takes seconds, and most commands do without it.
+    from dbt_spark_cdc.invocation import run_dbt
 
-    folder = str(profiles_folder(root, profiles))
-    options = ["--project-dir", str(root), "--profiles-dir", folder]
-    if target:
-        options += ["--target", target]
-    silent = ["--quiet", "--log-level", "none", "--no-send-anonymous-usage-stats"]
-    ran = dbtRunner().invoke([*silent, *arguments, *options])
-    if ran.exception:
-        raise BadProject(str(ran.exception).strip())
-    for result in getattr(ran.result, "results", None) or []:
-        if result.status in FAILED:
-            raise BadProject(str(result.message or result.status).strip())
-    return ran.result
+    place = ["--project-dir", str(root), "--profiles-dir", str(profiles_folder(root, profiles))]
+    outcome = run_dbt(["--quiet", *arguments, *place, *(["--target", target] if target else [])])
+    if outcome.error:
+        raise BadProject(outcome.error)
+    for failed in outcome.failed:
+        raise BadProject(str(failed.message or failed.status).strip())
+    return outcome.result
 
 
 def read_last_run(path: Path, target: str | None = None) -> LastRun | None:

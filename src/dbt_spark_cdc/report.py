@@ -15,6 +15,7 @@ from typing import Any
 from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from dbt_spark_cdc.charts import ModelChart, category, chart_of, moments
 from dbt_spark_cdc.delta_table import UnreadableLog
 from dbt_spark_cdc.project import BadProject, LastRun, Project, Result, open_project
 from dbt_spark_cdc.status import (
@@ -22,6 +23,7 @@ from dbt_spark_cdc.status import (
     FAILED,
     NOT_BUILT,
     UP_TO_DATE,
+    Logs,
     TableStatus,
     ago,
     duration,
@@ -40,6 +42,8 @@ STATEMENT_FIELDS = {"run_id", "node", "seconds", "sql"}
 WIDTH, HEIGHT = 360, 96
 CHANGES = ("inserted", "updated", "deleted")
 TROUBLES = ("late", "duplicate", "quarantined")
+# Series that the title of their chart names.
+NAMED_BY_TITLE = ("read", "lag", "files")
 TONES = {UP_TO_DATE: "good", BEHIND: "warn", NOT_BUILT: "warn", FAILED: "bad"}
 
 
@@ -72,6 +76,7 @@ class Chart:
         title: What it shows.
         series: What the bars count.
         bars: The bars.
+        legend: The series by name, each with its colour; empty where the title says it all.
         largest: The value of the highest bar, in words.
         first: The time of the first bar.
         last: The time of the last one.
@@ -79,6 +84,7 @@ class Chart:
 
     title: str
     series: tuple[str, ...]
+    legend: list[tuple[str, str]]
     bars: list[Bar]
     largest: str
     first: str
@@ -162,6 +168,7 @@ def render(
         error=error,
         build=_build(project, last) if project and last else None,
         tables=[_table(one, now) for one in found],
+        charts=_model_charts(project) if project else [],
         totals=_totals(found, last),
         slowest=_slowest(project, last) if project and last else [],
         statements=_slowest_statements(project, last) if project and last else [],
@@ -250,6 +257,8 @@ def chart(
     times: Sequence[datetime],
     values: Sequence[Mapping[str, float | None]],
     say: Callable[[float], str] | None = None,
+    names: Mapping[str, str] | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Chart | None:
     """Returns bars over time, one for each moment; None where all values are zero or not known.
 
@@ -259,34 +268,83 @@ def chart(
         times: The moments.
         values: The values of each moment, by series.
         say: Returns a value in words; None for plain numbers.
+        names: What the series are called; None: by their own names.
+        labels: The moments in words; None: by day and minute.
     """
     say = say or _number
+    names = names or {}
+    said = labels or [f"{at:%Y-%m-%d %H:%M}" for at in times]
     heights = [sum(one.get(name) or 0 for name in series) for one in values]
     largest = max(heights, default=0)
     if not largest:
         return None
     step = WIDTH / max(len(values), 12)
     bars = []
-    for place, (at, one) in enumerate(zip(times, values, strict=True)):
+    for place, (at, one) in enumerate(zip(said, values, strict=True)):
         top = float(HEIGHT)
         for name in series:
             value = one.get(name) or 0
             if value:
                 height = max(HEIGHT * value / largest, 0.5)
                 top -= height
-                text = f"{at:%Y-%m-%d %H:%M} {name}: {say(value)}"
+                text = f"{at} {names.get(name, name)}: {say(value)}"
                 bars.append(
                     Bar(name, round(place * step, 2), round(top, 2), step * 0.8, height, text)
                 )
     present_series = tuple(name for name in series if any(one.get(name) for one in values))
+    is_told = len(present_series) > 1 or present_series[0] not in NAMED_BY_TITLE
     return Chart(
         title=title,
         series=present_series,
+        legend=[(name, names.get(name, name)) for name in present_series] if is_told else [],
         bars=bars,
         largest=say(largest),
-        first=f"{times[0]:%Y-%m-%d %H:%M}",
-        last=_last_time(times),
+        first=said[0],
+        last=labels[-1] if labels and len(labels) > 1 else _last_time(times),
     )
+
+
+def _model_charts(project: Project) -> list[dict[str, Any]]:
+    """The charts that models ask for, and why one is not drawn."""
+    logs = Logs(project)
+    return [_model_chart(chart_of(node, logs)) for node in project.charted()]
+
+
+def _model_chart(found: ModelChart) -> dict[str, Any]:
+    colors = {name: f"c{place}" for place, name in enumerate(found.series, start=1)}
+    legend = [(color, category(name)) for name, color in colors.items()]
+    drawn = None
+    categories: list[dict[str, Any]] = []
+    largest = max((value for _, one in found.points for value in one.values()), default=0)
+    if found.is_time and largest:
+        times = [at for at, _ in found.points]
+        drawn = chart(
+            found.title,
+            tuple(colors.values()),
+            times,
+            [{colors[name]: value for name, value in one.items()} for _, one in found.points],
+            names=dict(legend),
+            labels=moments(times),
+        )
+    elif largest:
+        categories = [
+            {
+                "name": category(x),
+                "bars": [
+                    {"series": colors[name], "value": value, "share": 100 * value / largest}
+                    for name, value in one.items()
+                ],
+            }
+            for x, one in found.points
+        ]
+    return {
+        "model": found.node["name"],
+        "title": found.title,
+        "problems": found.problems,
+        "chart": drawn,
+        "categories": categories,
+        "legend": legend if len(legend) > 1 or found.divided else [],
+    }
 
 
 def _last_time(times: Sequence[datetime]) -> str:
@@ -384,4 +442,6 @@ def _span(seconds: float) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
+    if 0 < value < 1:
+        return f"{value:.2g}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"

@@ -140,7 +140,8 @@ def read_postgres(environment: Mapping[str, str] | None = None) -> list[TableSch
         import psycopg
     except ImportError as exc:
         raise Unreadable(
-            "--postgres needs psycopg, which is not installed: pip install 'psycopg[binary]'. "
+            "--postgres needs psycopg, which is not installed: "
+            "pip install 'dbt-spark-cdc[postgres]'. "
             "Without it, dump the schema (pg_dump --schema-only) and name the file with --ddl."
         ) from exc
     given = os.environ if environment is None else environment

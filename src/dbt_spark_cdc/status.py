@@ -266,9 +266,7 @@ def _status(
     audited: dict[str, tuple[int, datetime]],
 ) -> TableStatus:
     found = TableStatus(table)
-    found.stored = [
-        logs.of(node) for node in table.nodes if node["config"]["materialized"] != "view"
-    ]
+    found.stored = [logs.of(node) for node in table.nodes if _has_log(node)]
     found.raw = logs.of(table.source) if table.source else None
     raw = found.raw.table if found.raw else None
     reader = logs.of(table.reader).table
@@ -426,9 +424,15 @@ def _oldest(files: Iterable[DataFile]) -> datetime | None:
     return min((file.modified for file in files), default=None)
 
 
+def _has_log(node: Node) -> bool:
+    """Whether a node is a table with a log: neither a view nor plain Parquet files."""
+    config = node["config"]
+    return config["materialized"] != "view" and config.get("file_format") != "parquet"
+
+
 def _unread_versions(table: CdcTable, logs: Logs) -> int | None:
     """Versions of the history with rows that the final table has not read."""
-    if not table.history or not table.final or table.final["config"]["materialized"] == "view":
+    if not table.history or not table.final or not _has_log(table.final):
         return None
     history, final = logs.of(table.history).table, logs.of(table.final).table
     read = newest_checkpoint(final).get("version")

@@ -197,7 +197,7 @@ class DbtProject:
         files = sorted(_project_files(self.folder))
         if self.manifest is None or files != self.parsed:
             try:
-                manifest = projects.run_dbt(
+                manifest = projects.dbt_result(
                     ["parse", *self.variables], self.folder, self.profiles, self.target
                 )
             except BadProject as exc:

@@ -29,6 +29,7 @@ TAG = re.compile(r"[\w.:/-]+")
 # As the macro _is_reserved has them.
 _RESERVED = {
     "_op",
+    "_metadata",
     "_seq",
     "_seq_end",
     "_ts",

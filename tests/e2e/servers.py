@@ -1,4 +1,4 @@
-"""Spark servers for the tests: started from the Spark that pip installed, with Delta."""
+"""Servers for the tests: Spark's, from the Spark that pip installed, with Delta; and Kafka's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
-from dbt.adapters.sparkcdc import jars
+from dbt.adapters.sparkcdc import jars, session
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
 
@@ -23,6 +23,19 @@ DBT_SECONDS = 900
 
 THRIFT = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+# The broker of the version whose client Spark's connector has.
+KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
+BROKER = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/messages
+offsets.topic.replication.factor=1
+num.partitions=3
+"""
 
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -71,15 +84,47 @@ def spark_server(server: str, folder: Path) -> Iterator[int]:
     command += ["--master", "local[2]", "--driver-class-path", os.pathsep.join(delta)]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
+    with _running([*command, "spark-internal"], folder, port):
+        yield port
+
+
+@contextmanager
+def kafka_broker(folder: Path) -> Iterator[int]:
+    """Runs a Kafka broker that is its own controller as long as the block lasts.
+
+    Args:
+        folder: Empty folder for its messages and log.
+
+    Yields:
+        The port that it listens on.
+    """
+    prepare({})
+    found = session.resolve(KAFKA, {}, folder / "resolve.log")
+    # Spark's resolver leaves Scala to Spark, which also has what the broker logs with.
+    path = [str(jar) for jar in found] + [str(Path(pyspark.__file__).parent / "jars" / "*")]
+    port, controller = free_port(), free_port()
+    settings = folder / "server.properties"
+    settings.write_text(BROKER.format(port=port, controller=controller, folder=folder))
+    java = [str(find_java().home / "bin" / "java"), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
+    java += ["-cp", os.pathsep.join(path)]
+    storage = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg"]
+    subprocess.run([*java, *storage, "-c", str(settings)], check=True, capture_output=True)
+    with _running([*java, "kafka.Kafka", str(settings)], folder, port):
+        yield port
+
+
+@contextmanager
+def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
+    """Runs a server as long as the block lasts; its output goes to server.log."""
     log = folder / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*command, "spark-internal"],
+            command,
             cwd=folder,
             env=os.environ
             | {
                 "JAVA_HOME": str(find_java().home),
-                "SPARK_HOME": str(home),
+                "SPARK_HOME": str(Path(pyspark.__file__).parent),
                 "PYSPARK_PYTHON": sys.executable,
             },
             stdout=out,
@@ -88,7 +133,7 @@ def spark_server(server: str, folder: Path) -> Iterator[int]:
         )
     try:
         wait_for(port, process, log)
-        yield port
+        yield
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
@@ -124,7 +169,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
                 return
         time.sleep(0.2)
     said = log.read_text(errors="replace")[-3000:]
-    raise RuntimeError(f"The Spark server did not start:\n{said}")
+    raise RuntimeError(f"The server did not start:\n{said}")
 
 
 def dbt(folder: Path, *arguments: str, **environment: str) -> str:

@@ -43,6 +43,7 @@ def test_results_hold_medians_and_the_page_tells_ratios(tmp_path: Path) -> None:
         "scale": "small",
         "changed": ["repeats=1"],
         "date": "2026-01-01",
+        "commit": "abc1234",
         "seconds": 60,
         "cores": 2,
         "memory_gib": 8,
@@ -57,7 +58,7 @@ def test_results_hold_medians_and_the_page_tells_ratios(tmp_path: Path) -> None:
 
     page, plot = report.write(file, tmp_path)
     text = page.read_text()
-    assert "scale small, but repeats=1;" in text
+    assert "scale small, but repeats=1; 2026-01-01, commit abc1234, 2 cores" in text
     assert "| W1 | 2.00 | 8.00 | 4.00 ✗ | failed |" in text
     assert "| workload | ours | to dbt_recipe | to duckdb |" in text
     assert "| W1 | cdc | 0.25 | 0.50 |" in text
@@ -75,6 +76,8 @@ def test_a_goal_is_met_missed_or_not_measured() -> None:
         "W2 5,000,000 rows": {"cdc": 3.1, "dbt_recipe": 6.0},
         "W2 20,000,000 rows": {"cdc": 1.0, "delta_rs": 2.0},
         "W8 65 tables, nothing new": {"cdc": 7.5},
+        "W9 1,000,000 rows": {"cdc": 4.0},
+        "W9 20,000,000 rows": {"cdc": 5.0},
     }
     wrong = {"W2 20,000,000 rows": {"cdc": {"correct": False}}}
     counted = {"W3 1 table of 2,000 rows": {"cdc": {"statements": {"a": 9, "b": 7}}}}
@@ -87,6 +90,7 @@ def test_a_goal_is_met_missed_or_not_measured() -> None:
         "| W2, 20 M rows | dbt_recipe | 0.15 |  | not measured |",
         "| W2, 20 M rows | delta_rs | 1.00 | 0.50 | missed: the table is wrong |",
         "| 65 tables, nothing new, whole build |  | 8.0 s | 7.5 s | met |",
+        "| consumer of 1,000 changes, 20 M rows to 1 M |  | 1.30 | 1.25 | met |",
         "| peak memory of Java |  | 6.0 GiB |  | not measured |",
     ):
         assert line in lines
@@ -98,8 +102,14 @@ def test_the_goals_are_rows_of_the_scale_medium() -> None:
     assert (scale.small_tables, scale.large_tables, scale.many_changes) == (65, 0, 10)
     assert scale.single_rows == 2_000
     rows = {f"{w} {rows:,} rows" for w in ("W1", "W2") for rows in scale.main_tables}
+    rows |= {f"W9 {rows:,} rows" for rows in scale.consumer_sizes[1:]}
     rows |= {goals.SINGLE, goals.MANY, goals.IDLE, ""}
     assert {goal.row for goal in goals.GOALS} == rows
+    assert all(
+        goal.base in {f"W9 {rows:,} rows" for rows in scale.consumer_sizes}
+        for goal in goals.GOALS
+        if goal.base
+    )
     assert all(scale.measures(goal.peer) for goal in goals.GOALS if goal.peer)
 
 

@@ -1,9 +1,8 @@
 """The committed change files: folded, they are the database's own rows; and all shapes occur."""
 
-import gzip
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,11 @@ from typing import Any
 import pytest
 
 from capture import server, workload
+from tests.changes import Event, Row, changes_key, fold, image, key, multiset, position, read
 
 DATA = Path(__file__).parents[2] / "data"
 REPORT = json.loads((DATA / "capture.json").read_text())
 TABLES = sorted(REPORT["tables"])
-
-Event = dict[str, Any]
-Row = dict[str, str | None]
-
-
-def read(path: Path) -> list[Event]:
-    text = gzip.decompress(path.read_bytes()).decode()
-    # Numbers stay text: no digit may get lost. Only \n ends a line; str.splitlines knows more ends.
-    return [json.loads(x, parse_int=str, parse_float=str) for x in text.split("\n")[:-1]]
 
 
 @cache
@@ -39,51 +30,6 @@ def events(table: str) -> list[Event]:
 @cache
 def truth(table: str) -> list[Row]:
     return read(DATA / "truth" / f"{table}.jsonl.gz")
-
-
-def image(event: Event, part: str = "columns") -> Row:
-    text = {True: "true", False: "false"}
-    values = {column["name"]: column["value"] for column in event.get(part, [])}
-    return {n: text[v] if isinstance(v, bool) else v for n, v in values.items()}
-
-
-def key(event: Event, part: str = "columns") -> tuple[str | None, ...]:
-    row = image(event, part)
-    return tuple(row[column["name"]] for column in event["pk"])
-
-
-def position(event: Event) -> tuple[str, int, int]:
-    high, low = event["lsn"].split("/")
-    # In UTC, and without the zone, a time's text sorts as the time does.
-    return event["timestamp"].removesuffix("+00"), int(high, 16), int(low, 16)
-
-
-def changes_key(event: Event) -> bool:
-    return event["action"] == "U" and key(event) != key(event, "identity")
-
-
-def fold(stream: Iterable[Event]) -> list[Row]:
-    """Apply changes one by one; a missing row or a taken key is an error."""
-    rows: dict[tuple[Any, ...], Row] = {}
-    for number, event in enumerate(stream):
-        match event["action"]:
-            case "T":
-                rows.clear()
-            case "D":
-                del rows[key(event, "identity")]
-            case "U":
-                old = rows.pop(key(event, "identity"))
-                assert key(event) not in rows
-                rows[key(event)] = old | image(event)
-            case "I":
-                place = key(event) or (number,)
-                assert place not in rows
-                rows[place] = image(event)
-    return list(rows.values())
-
-
-def multiset(rows: Iterable[Row]) -> Counter[str]:
-    return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
 @pytest.mark.parametrize("table", TABLES)

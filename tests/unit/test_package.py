@@ -25,7 +25,7 @@ SHIPPED = ["dbt/adapters/sparkcdc", "dbt/include/sparkcdc", "dbt_spark_cdc"]
 BIN = Path(sys.executable).parent
 # What the wheel must not bring with it.
 SHOP = re.compile(
-    r"(^|/)(models|snapshots|seeds|python_models|data|bench|capture|integration_tests)/"
+    r"(^|(?<!dbt_spark_cdc)/)(models|snapshots|seeds|python_models|data|bench|capture|integration_tests)/"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
@@ -49,6 +50,20 @@ class TestNames(Decoding):
             "format": "maxwell",
             "keys": ["id"],
             "columns": {**COLUMNS, "code": "string"},
+        },
+        "dotted": {
+            "format": "maxwell",
+            "keys": ["i.d"],
+            "except_columns": ["left.out"],
+            "columns": {"i.d": "int", "a.~b": "int", "left.out": "int"},
+        },
+        "dots": {
+            "format": "flagged",
+            "keys": ["i.d"],
+            "where": "is_kept",
+            "operation": "op",
+            "sequence_by": "seq",
+            "columns": {"i.d": "int", "a.b": "decimal(5,1)"},
         },
         "pairs": {
             "format": "maxwell",
@@ -122,6 +137,16 @@ class TestNames(Decoding):
             maxwell("update", 5, {"id": 3, "name": "b", "code": "01"}, old={"id": 2}),
             maxwell("delete", 6, {"id": 3, "name": "b", "code": "01"}),
         ],
+        "dotted": [
+            maxwell("insert", 1, {"i.d": 1, "a.~b": 5, "left.out": 1}),
+            maxwell("update", 2, {"i.d": 2, "a.~b": 6, "left.out": 1}, old={"i.d": 1}),
+            maxwell("update", 3, {"i.d": 2, "a.~b": "x", "left.out": 1}, old={}),
+        ],
+        "dots": """
+            select * from values
+                (1, 1.5, 'I', 1, true), (2, 1.55, 'I', 2, true), (3, 1.5, 'I', 3, false)
+                as t (`i.d`, `a.b`, op, seq, is_kept)
+        """,
         # Written within the replication lag: the record's own time is later than the next commit.
         "emptied": [
             dms("insert", {"id": 1, "name": "a"}, 1),
@@ -152,6 +177,19 @@ class TestNames(Decoding):
             ("D", 1, None, []),
         ]
         assert not built("renamed_quarantine")
+
+    def test_names_with_dots(self, built: Any) -> None:
+        """Spark takes the quotes around such a name for a part of it in some places.
+
+        A condition that is only a name is no alias of the raw table.
+        """
+        assert events(built("stg_dotted"), "i.d", "a.~b", "_old_i.d") == [
+            ("I", 1, 5, None),
+            ("U", 2, 6, 1),
+        ]
+        assert reasons(built("dotted_quarantine")) == ["column a.~b: x is not a int"]
+        assert events(built("stg_dots"), "i.d", "a.b") == [("I", 1, Decimal("1.5"))]
+        assert len(built("dots_quarantine")) == 1
 
     def test_landed_canal(self, built: Any) -> None:
         assert events(built("stg_canal"), "id", "name", "_index", "_row") == [

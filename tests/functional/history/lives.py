@@ -64,7 +64,6 @@ COLUMN_NAMES = [
     "element",
     "part_1",
     "key_1",
-    "_metadata",
     "_file",
     "_batch",
     "_row",
@@ -77,7 +76,6 @@ COLUMN_NAMES = [
     "50%",
     "back\\slash",
     "$",
-    "${x}",
     "$1",
     "_given",
     "_known",
@@ -88,7 +86,6 @@ COLUMN_NAMES = [
     "_sole_event",
     "_message",
     "_current",
-    "_of_known",
     "_table",
     "op",
     "seq",
@@ -128,8 +125,10 @@ COLUMN_NAMES = [
 REFUSED_NAMES = {
     "two words": "has a character that Delta does not take",
     "a,b": "has a character that Delta does not take",
+    "${x}": "has a character that Delta does not take",
     "_seq": "has a name that the package uses itself",
     "_OP": "has a name that the package uses itself",
+    "_metadata": "has a name that the package uses itself",
     "__cdc_x": "has a name that the package uses itself",
     "_is_known": "has a name that the package uses itself",
 }
@@ -587,7 +586,9 @@ class Table:
                 else:
                     said.setdefault(column, None)
 
-    def build_memory(self, full: bool = False, empty: bool = False) -> None:
+    def build_memory(
+        self, full: bool = False, empty: bool = False, is_sample: bool = False
+    ) -> None:
         """What a build makes of the history, or of the final table that has none."""
         # A view may show the columns of before.
         self.current = None
@@ -595,7 +596,8 @@ class Table:
             if not self.exists:
                 self.exists, self.known, self.columns = True, {}, list(self.declared)
                 self.reads_all, self.saved = True, []
-                self.versions = set()
+                # dbt samples only what has an event time of dbt's own: here a sample is the whole.
+                self.versions = None if is_sample else set()
                 self.built_names = {c: c.name for c in self.keys + self.columns}
             return
         anew = not self.exists or (full and not self.has_history)

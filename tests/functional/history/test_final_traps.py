@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
 from dbt.tests.util import run_dbt, write_file
 
@@ -28,13 +30,14 @@ sources:
       - {{name: hooked, identifier: raw_hooked, columns: *columns}}
       - {{name: mended, identifier: raw_mended, columns: *columns}}
       - {{name: ends, identifier: raw_ends, columns: *columns}}
+      - {{name: beside, identifier: raw_beside, columns: *columns}}
       - name: timed
         identifier: raw_timed
         columns: [{{name: id, data_type: timestamp}}, {{name: a, data_type: string}}]
 """
 BEFORE = SOURCES.format(declared=DECLARED, renames="", column="label")
 AFTER = SOURCES.format(declared=DECLARED, renames="renames: {name: label}", column="name")
-HISTORIES = ("named", "feed", "hooked", "mended", "ends", "timed")
+HISTORIES = ("named", "feed", "hooked", "mended", "ends", "beside", "timed")
 FINALS = ("named", "feed", "hooked", "mended", "timed")
 ZONE = """, pre_hook: 'set time zone ''{{ var("zone", "UTC") }}'''"""
 # Statements of another adapter on this one, where a variable asks for them.
@@ -42,6 +45,12 @@ PORTABLE = """
 {% macro sparkcdc__published_changes(history, writes) %}
     {% set found = cdc.sparkcdc__published_changes(history, writes) %}
     {{ return(none if var("portable", false) else found) }}
+{% endmacro %}
+
+
+{% macro sparkcdc__write_changes(spec, write) %}
+    {% set portable, own = cdc.default__write_changes, cdc.sparkcdc__write_changes %}
+    {{ return((portable if var("portable", false) else own)(spec, write)) }}
 {% endmacro %}
 
 
@@ -101,7 +110,7 @@ class TestFinalTraps:
                 f"create table {project.test_schema}.raw_{name}"
                 f" (id {time}, op string, seq {time}, {value} string, batch int) using delta"
             )
-        for name in ("named", "feed", "hooked", "mended"):
+        for name in ("named", "feed", "hooked", "mended", "beside"):
             self.arrive(project, name, "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1)")
         self.arrive(project, "ends", "(1, 'I', 1, 'a', 1)", "(2, 'D', 5, null, 1)")
         self.arrive(project, "timed", moment(1, 1), moment(2, 2))
@@ -185,6 +194,48 @@ class TestFinalTraps:
             "select * except (_cdc_created_at, _cdc_updated_at) from {s}.mended_final order by id",
         )
         assert found == [(1, "b", 3), (2, "z", 2)]
+
+    @pytest.mark.parametrize(
+        ("number", "moment", "options"),
+        [
+            (11, r"(merge|insert) into \S*{}\b", []),
+            (12, r"select[^$]*from \S*stg_{}\b", []),
+            (13, r"merge into \S*{}\b", ["--vars", "{portable: true}"]),
+        ],
+        ids=["right before the write", "while events are read", "portable"],
+    )
+    def test_rows_that_somebody_writes_beside_a_build_come_back(
+        self, project: Any, monkeypatch: Any, number: int, moment: str, options: list[str]
+    ) -> None:
+        """The checkpoint of this build must not hide what the other program did."""
+        tables = {"beside": "beside_history", "mended": "mended_final"}
+        for name in tables:
+            self.arrive(project, name, f"(5, 'U', {number}, 'v{number}', {number})")
+        execute, written = Cursor.execute, set()
+
+        def beside(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            for name, table in tables.items():
+                place = name if "stg_" in moment and name == "beside" else table
+                if table not in written and re.search(moment.format(place), sql.replace("`", "")):
+                    written.add(table)
+                    deletion = f"delete from {project.test_schema}.{table} where id = 1"
+                    cursor._spark.newSession().sql(deletion)
+            execute(cursor, sql, bindings)
+
+        build = ["build", *options, "--select", "+beside_history", "+mended_final"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", beside)
+            results = run_dbt(build, expect_pass=False)
+        failed = {result.node.name: str(result.message) for result in results}
+        assert "beside_history" in written
+        for table in written:
+            assert "another program wrote" in failed[table] and table in failed[table], failed
+        run_dbt(build)
+        expected = [(1, 1), (2, 2), (5, number)]
+        found = "select id, _seq from {s}.beside_history where _seq_end is null order by id"
+        assert rows(project, found) == expected
+        found = "select id from {s}.mended_final order by id"
+        assert rows(project, found) == [(key,) for key, _ in expected]
 
     def test_tombstones_of_another_build_are_seen(
         self, project: Any, monkeypatch: pytest.MonkeyPatch

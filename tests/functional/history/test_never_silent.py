@@ -27,6 +27,7 @@ FIRST = {
     "emptied": "",
     "replaced": "",
     "previewed": "",
+    "sampled": "event_time: timestamp_seconds(seq)",
     "evolving": "",
     "evolving_alone": "history: false",
     "wiped": "",
@@ -159,6 +160,9 @@ class TestNeverSilent:
         return {
             "sources.yml": sources(FIRST),
             **{f"stg_{n}.sql": f"{{{{ cdc.events(source('app', '{n}')) }}}}" for n in FIRST},
+            # dbt samples what has an event time.
+            "stg_sampled.sql": "{{ config(event_time='_ts') }}"
+            "{{ cdc.events(source('app', 'sampled')) }}",
             **{f"{name}.sql": final(*read) for name, read in FINALS.items()},
         }
 
@@ -178,8 +182,8 @@ class TestNeverSilent:
         return story
 
     def first_build(self, story: Story) -> None:
-        plain = ("rewound", "previewed", "replaced", "evolving", "evolving_alone", "emptied")
-        for name in plain:
+        plain = ("rewound", "previewed", "sampled", "replaced", "evolving", "evolving_alone")
+        for name in (*plain, "emptied"):
             story.arrive(name, "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1)")
         story.arrive("renewed", "(1, 'I', 1, 'a', 7)", "(2, 'I', 2, 'z', 7)")
         story.arrive("ahead", "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1000)")
@@ -206,8 +210,10 @@ class TestNeverSilent:
             " dbt_scd_id, current_timestamp() as dbt_updated_at, current_timestamp() as"
             " dbt_valid_from, cast(null as timestamp) as dbt_valid_to"
         )
-        story.dbt("run", "--select", "stg_previewed")
+        story.dbt("run", "--select", "stg_previewed", "stg_sampled")
         story.dbt("snapshot", "--empty", "--select", "previewed_history")
+        story.dbt("snapshot", "--sample", "1 day", "--select", "sampled_history")
+        story.seen["sampled"] = story.current("sampled")
         # Tombstones of a first build are written by the second run of a history.
         story.dbt("build")
         story.sql(
@@ -319,6 +325,10 @@ class TestNeverSilent:
 
     def test_events_before_a_first_build_with_empty_are_read(self, story: Story) -> None:
         assert story.current("previewed") == [(1, "a"), (2, "z")]
+
+    def test_events_before_a_first_build_with_sample_are_read(self, story: Story) -> None:
+        assert story.seen["sampled"] == []
+        assert story.current("sampled") == [(1, "a"), (2, "z")]
 
     @pytest.mark.parametrize("name", EVOLVING)
     def test_a_final_table_with_on_schema_change_goes_on(self, story: Story, name: str) -> None:

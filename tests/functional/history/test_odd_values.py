@@ -29,6 +29,7 @@ sources:
           - {name: UPPER, data_type: timestamp}
           - {name: "Größe", data_type: string}
           - {name: source, data_type: date}
+          - {name: a.b, data_type: int}
       - name: alone
         identifier: odd
         config: {meta: {cdc: {format: flagged, keys: ["Order-Nr", ratio], sequence_by: at,
@@ -57,6 +58,10 @@ KEYS = [
     ("'back\\\\slash'", "1.5D"),
     ("'日本語 🙂 é'", "1.5D"),
     ("''", "1.5D"),
+    # What could be taken for control: a variable of Spark, which run_sql must not replace either,
+    # and a comment that told a build of an early version that it had nothing to do.
+    ("concat('$', '{{env:HOME}}')", "1.5D"),
+    ("'-- cdc: nothing new'", "1.5D"),
     ("'nan'", "double('NaN')"),
     ("'zero'", "-0.0D"),
     ("'infinity'", "double('-Infinity')"),
@@ -67,7 +72,7 @@ LIMIT = "9" * 28 + "." + "9" * 10
 
 def values(key: str, ratio: str, day: int, *, op: str = "U", text: str = "'a'") -> str:
     return (
-        f"({key}, {ratio}, -{LIMIT}BD, timestamp'1582-10-15 00:00:00 -09:17:02', {text},"
+        f"(1, {key}, {ratio}, -{LIMIT}BD, timestamp'1582-10-15 00:00:00 -09:17:02', {text},"
         f" date'0001-01-01', timestamp'1899-12-31 23:59:59.999999 +05:45' + interval {day} days,"
         f" '{op}'"
     )
@@ -96,7 +101,7 @@ class TestOddValues:
         run_dbt(["deps"])
         run_dbt(["parse"])  # deps forgets the adapter
         project.run_sql(
-            f"create table {project.test_schema}.odd (`Order-Nr` string, ratio double,"
+            f"create table {project.test_schema}.odd (`a.b` int, `Order-Nr` string, ratio double,"
             " `select` decimal(38, 10), UPPER timestamp, `Größe` string, source date,"
             " at timestamp, op string, batch int)"
             " using delta"
@@ -125,11 +130,11 @@ class TestOddValues:
                 (len(KEYS) - 1, len(KEYS) - 1)
             ]
             assert rows(
-                "select distinct `select`, cast(UPPER as string), `Größe`, source from {schema}."
-                + table
+                "select distinct `select`, cast(UPPER as string), `Größe`, source, `a.b`"
+                f" from {{schema}}.{table}"
             ) == rows(
                 f"select cast('-{LIMIT}' as decimal(38, 10)), '1582-10-15 09:17:02', 'b',"
-                " date'0001-01-01'"
+                " date'0001-01-01', 1"
             )
         assert rows(
             "select length(`Größe`), cast(_seq as string) from {schema}.odd_history"

@@ -589,7 +589,7 @@ def test_a_wheel_does_not_know_the_package(folder: Path, monkeypatch: pytest.Mon
 def test_psycopg_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     said = refused("--postgres", "--format", "wal2json_v2")
-    assert "pip install 'psycopg[binary]'" in said and "--ddl" in said
+    assert "pip install 'dbt-spark-cdc[postgres]'" in said and "--ddl" in said
 
 
 def test_a_database_that_does_not_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

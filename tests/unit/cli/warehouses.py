@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ TYPES = {
     "null": "long",
     "timestamp[us]": "timestamp",
     "double": "double",
+    "date32[day]": "date",
+    "decimal128(14, 2)": "decimal(14,2)",
 }
 # 2026-01-01 00:00:00 UTC.
 DAY = 1767225600000
@@ -64,7 +67,7 @@ class Delta:
         if self.version == 0:
             fields = [
                 {"name": field.name, "type": TYPES[str(field.type)], "metadata": {}}
-                for field in (rows.schema if rows else [])
+                for field in ([] if rows is None else rows.schema)
             ]
             schema = json.dumps({"type": "struct", "fields": fields})
             lines.append({"metaData": {"schemaString": schema, "configuration": {}}})
@@ -91,8 +94,10 @@ def stats_of(rows: pa.Table) -> dict[str, Any]:
     least, most = {}, {}
     for name in rows.column_names:
         values = [value for value in rows[name].to_pylist() if value is not None]
-        if values and not isinstance(values[0], (int, float, str)):
+        if values and isinstance(values[0], datetime):
             values = [value.isoformat() + "Z" for value in values]
+        elif values and not isinstance(values[0], (int, float, str)):
+            continue
         if values:
             least[name], most[name] = min(values), max(values)
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
@@ -176,6 +181,22 @@ def project(folder: Path, *tables: str, target: str = "{type: sparkcdc, schema: 
     (folder / "profiles.yml").write_text(f"p: {{target: a, outputs: {{a: {target}}}}}\n")
     (folder / "target" / "manifest.json").write_text(json.dumps(manifest(*tables)))
     return folder
+
+
+def charted(
+    folder: Path, name: str, chart: Any, rows: pa.Table | None, **config: Any
+) -> Delta | None:
+    """Adds a model with a chart to a project, and its table where it has rows."""
+    path = folder / "target" / "manifest.json"
+    found = json.loads(path.read_text())
+    added = node(
+        name, "model", [], **{"materialized": "table", "meta": {"cdc_chart": chart}, **config}
+    )
+    found["nodes"][added["unique_id"]] = added
+    path.write_text(json.dumps(found))
+    if rows is None:
+        return None
+    return Delta(folder / "warehouse" / "s.db" / name).commit(0, rows)
 
 
 def results(folder: Path, *statuses: tuple[str, str, str], command: str = "build") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import SpawnContext
@@ -131,6 +131,11 @@ class SparkCdcAdapter(SparkAdapter):
         handle.columns.clear()
         run_model(handle.spark, parsed_model, compiled_code, self.project)
         return AdapterResponse(_message="OK")
+
+    @available
+    def is_embedded(self) -> bool:
+        """Returns whether Spark runs inside dbt's process, and not on a server."""
+        return not self.config.credentials.remote
 
     @available.parse_none
     def make_seed_view(self, agate_table: agate.Table) -> str:
@@ -418,11 +423,8 @@ class SparkCdcAdapter(SparkAdapter):
             maintenance: Operations that change no rows.
 
         Returns:
-            False if somebody else wrote since that version, and nothing was written.
-
-        Raises:
-            DbtRuntimeError: A writer that is no build of this package came between. The table's
-                checkpoint is void then, and the next build reads everything again.
+            False if somebody else wrote since that version. Nothing was written then, unless that
+            happened in the very moment of the write.
         """
         spark = self.connections.get_thread_connection().handle.spark
         settings = {
@@ -452,22 +454,28 @@ class SparkCdcAdapter(SparkAdapter):
                 return False
             later = self._commits(table, version)
             ours, others = written_alone(later, version, checkpoint, maintenance)
-            if ours and others:
-                self._void_checkpoint(table)
-                raise DbtRuntimeError(
-                    f"cdc: another program wrote {table} at the same moment as this build. Run the "
-                    "build again: it compares the table with all that it is made of."
-                )
             if ours:
                 self._compact_if_it_pays(table)
-                return True
+                return not others
         return False
 
-    def _void_checkpoint(self, table: str) -> None:
-        """Writes a checkpoint that says of no row that it was read."""
+    @available.parse_none
+    def replace_partitions(self, table: str, sql: str, emptied: Step | None) -> None:
+        """Replaces partitions of a table without a log, and drops those that have no row any more.
+
+        Args:
+            table: Its name in SQL.
+            sql: The statement that overwrites the partitions which its rows are in; all rows where
+                the table has no partitions.
+            emptied: The values of the partitions without rows; None where there are no partitions.
+        """
         spark = self.connections.get_thread_connection().handle.spark
-        with scoped(spark, {CHECKPOINT: json.dumps({"cdc": table})}):
-            self.execute(f"alter table {table} set tblproperties ('cdc.checkpoint' = 'void')")
+        dropped = "" if emptied is None else steps.partition_specs(emptied.rows)
+        mode = "static" if emptied is None else "dynamic"
+        with scoped(spark, {"spark.sql.sources.partitionOverwriteMode": mode}):
+            self.execute(sql)
+        if dropped:
+            self.execute(f"alter table {table} drop if exists {dropped}")
 
     def _compact_if_it_pays(self, table: str) -> None:
         folder, version = self._delta_folder(table), self.logged_version(table)
@@ -550,6 +558,22 @@ class SparkCdcAdapter(SparkAdapter):
     def project_graph(self) -> dict[str, Any]:
         """Returns the project's nodes and sources, which dbt does not show to unit tests."""
         return getattr(self.get_macro_resolver(), "flat_graph", {})
+
+    @available.parse_none
+    def environment_length(self, variable: str) -> int | None:
+        """Returns how many characters an environment variable has, and not which.
+
+        dbt's own `env_var` would keep its value in target/.
+
+        Args:
+            variable: Its name.
+
+        Returns:
+            0 where it is not set; None where Spark runs in another environment than this one.
+        """
+        if self.config.credentials.remote:
+            return None
+        return len(os.environ.get(variable, ""))
 
     @available.parse_none
     def once(self, name: str, ask: Callable[..., Any], *arguments: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dbt.adapters.sparkcdc import private
 from dbt_common.exceptions import DbtRuntimeError
 
 try:
@@ -49,8 +50,8 @@ def hold(warehouse: Path, wait: float = WAIT_SECONDS) -> int | None:
     if fcntl is None:
         return None
     folder = warehouse / ".metastore"
-    folder.mkdir(parents=True, exist_ok=True)
-    holder = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    folder.mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
+    holder = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, private.FILE)
     deadline = time.monotonic() + wait
     while True:
         try:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbt.adapters.sparkcdc import archive, jars, metastore
+from dbt.adapters.sparkcdc import archive, jars, metastore, private
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
@@ -42,6 +43,7 @@ class Root:
     classes: Path
     warehouse: str
     parameters: dict[str, str]
+    local: Path | None
 
 
 _lock = threading.RLock()
@@ -124,6 +126,8 @@ def stop() -> None:
             root.spark.stop()
         _forget_gateway()
         _end(root.process)
+        if root.local is not None:
+            shutil.rmtree(root.local, ignore_errors=True)
         archive.keep(root.classes)
         metastore.release(root.holder)
 
@@ -217,14 +221,19 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
             *(BRIEF_RUN if brief else LONG_RUN),
         ],
     )
-    Path(creds.warehouse).mkdir(parents=True, exist_ok=True)
+    Path(creds.warehouse).mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
     holder = metastore.hold(Path(creds.warehouse)) if metastore.is_embedded(parameters) else None
+    local = private.local_folder(parameters)
+    if local is not None:
+        conf["spark.local.dir"] = str(local)
     try:
         spark, process = _launch(conf, parameters, log, [] if holder is None else [holder])
     except BaseException:
         metastore.release(holder)
+        if local is not None:
+            shutil.rmtree(local, ignore_errors=True)
         raise
-    return Root(spark, process, holder, classes, creds.warehouse, parameters)
+    return Root(spark, process, holder, classes, creds.warehouse, parameters, local)
 
 
 def _launch(
@@ -268,7 +277,7 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_name(f"{log.name}.1"))
-    with log.open("ab") as out:
+    with open(log, "ab", opener=private.opener) as out:
         began = out.tell()
         options = {"stdout": out, "stderr": out}
         if inherited:

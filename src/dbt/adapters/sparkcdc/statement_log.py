@@ -11,6 +11,7 @@ from threading import Lock
 from time import perf_counter
 
 from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.sparkcdc import private
 from dbt_common.events.contextvars import get_node_info
 from dbt_common.invocation import get_invocation_id
 
@@ -69,7 +70,7 @@ class StatementLog:
                 return
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open(self._mode, encoding="utf-8") as file:
+                with open(self._path, self._mode, encoding="utf-8", opener=private.opener) as file:
                     file.write(json.dumps(line) + "\n")
                 self._mode = "a"
             except OSError as exc:

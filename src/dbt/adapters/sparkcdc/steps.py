@@ -193,6 +193,21 @@ def partition_condition(rows: pa.Table) -> str:
     return f"({' or '.join(partitions) or 'false'})"
 
 
+def partition_specs(rows: pa.Table) -> str:
+    """Returns what names some partitions in ALTER TABLE, nothing where there are none.
+
+    Args:
+        rows: The values of the partition columns, a row a partition.
+    """
+    specs = []
+    for partition in rows.to_pylist():
+        values = ", ".join(
+            f"{quoted(name)} = {literal(value)}" for name, value in partition.items()
+        )
+        specs.append(f"partition ({values})")
+    return ", ".join(specs)
+
+
 def has_any(rows: pa.Table, column: str, value: bool) -> bool:
     """Returns whether a boolean column has a value somewhere.
 

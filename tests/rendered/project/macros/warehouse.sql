@@ -15,7 +15,7 @@
     {%- do may_ask(["first_build", "drift", "operations"]) -%}
     {%- set d = cdc._upstream_declaration(model) -%}
     {%- set types = {} -%}
-    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
+    {%- for column in d.columns -%}{%- do types.update({column.name: cdc._table_type(column)}) -%}{%- endfor -%}
     {%- if d.relation in query -%}
         {{ return(dict(types, undeclared="string")) }}
     {%- endif -%}
@@ -41,7 +41,7 @@
 {#- Types of the canonical events of a declared table; with `key_changes`, as the resolver's table has them. -#}
 {% macro event_types(d) -%}
     {%- set types = {} -%}
-    {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
+    {%- for column in d.columns -%}{%- do types.update({column.name: cdc._table_type(column)}) -%}{%- endfor -%}
     {%- do types.update({"_op": "string", "_seq": "bigint"}) -%}
     {%- if cdc._has_event_time(d) -%}{%- do types.update({"_ts": "timestamp"}) -%}{%- endif -%}
     {%- do types.update({"_event_id": "bigint", "_unset": "array<string>"}) -%}

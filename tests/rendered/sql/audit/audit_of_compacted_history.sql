@@ -6,7 +6,7 @@ with raw_events as (
         cast(_batch as bigint) as __cdc_arrived,
         _problem as __cdc_raw_problem
     from raw.wal2json_v2
-    where (_table = 'wal2json_v2')
+    where ((_table = 'wal2json_v2'))
 ),
 
 read_events as (

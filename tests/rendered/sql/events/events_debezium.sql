@@ -16,7 +16,7 @@ read_events as (
         from (
             select
                 *,
-                from_json(__cdc_payload, 'schema struct<fields: array<struct<field: string, name: string, parameters: map<string, string>, fields: array<struct<field: string, name: string, parameters: map<string, string>>>>>>, payload struct<op string, before map<string, variant>, after map<string, variant>, source struct<db: string, schema: string, table: string, ts_ms: string, ts_us: string, lsn: string, sequence: string, file: string, pos: string, row: string, commit_lsn: string, change_lsn: string, event_serial_no: string, scn: string, commit_scn: string, rs_id: string, ssn: string, collection: string, ord: string>, transaction struct<total_order: string>, __op string, __deleted string>, op string, before map<string, variant>, after map<string, variant>, source struct<db: string, schema: string, table: string, ts_ms: string, ts_us: string, lsn: string, sequence: string, file: string, pos: string, row: string, commit_lsn: string, change_lsn: string, event_serial_no: string, scn: string, commit_scn: string, rs_id: string, ssn: string, collection: string, ord: string>, transaction struct<total_order: string>, __op string, __deleted string, _corrupt_record string', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
+                from_json(__cdc_payload, 'schema struct<fields: array<struct<field: string, name: string, parameters: map<string, string>, fields: array<struct<field: string, name: string, parameters: map<string, string>>>>>>, payload struct<op string, before map<string, variant>, after map<string, variant>, source struct<db: string, schema: string, table: string, ts_ms: string, ts_us: string, lsn: string, sequence: string, file: string, pos: string, row: string, commit_lsn: string, change_lsn: string, event_serial_no: string, scn: string, commit_scn: string, rs_id: string, ssn: string, collection: string, ord: string, commit_version: string>, transaction struct<total_order: string>, __op string, __deleted string>, op string, before map<string, variant>, after map<string, variant>, source struct<db: string, schema: string, table: string, ts_ms: string, ts_us: string, lsn: string, sequence: string, file: string, pos: string, row: string, commit_lsn: string, change_lsn: string, event_serial_no: string, scn: string, commit_scn: string, rs_id: string, ssn: string, collection: string, ord: string, commit_version: string>, transaction struct<total_order: string>, __op string, __deleted string, _corrupt_record string', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
             from raw_events
         ) as parsed_events
     ),
@@ -50,7 +50,8 @@ read_events as (
                     cast(coalesce(flat['__rs_id'], flat['__source_rs_id']) as string) as rs_id,
                     cast(coalesce(flat['__ssn'], flat['__source_ssn']) as string) as ssn,
                     cast(coalesce(flat['__collection'], flat['__source_collection']) as string) as collection,
-                    cast(coalesce(flat['__ord'], flat['__source_ord']) as string) as ord
+                    cast(coalesce(flat['__ord'], flat['__source_ord']) as string) as ord,
+                    cast(coalesce(flat['__commit_version'], flat['__source_commit_version']) as string) as commit_version
                 ) as source,
                 cast(flat['__transaction_total_order'] as string) as total_order,
                 flat is null as is_corrupt,
@@ -63,7 +64,7 @@ read_events as (
                             transform(
                                 array(from_json(
                                     coalesce(get_json_object(__cdc_payload, '$.payload'), __cdc_payload),
-                                    'op string, before string, after string, filter string, updateDescription struct<removedFields: array<string>, updatedFields: string, truncatedArrays: array<struct<field: string>>>, source struct<db: string, schema: string, table: string, ts_ms: string, ts_us: string, lsn: string, sequence: string, file: string, pos: string, row: string, commit_lsn: string, change_lsn: string, event_serial_no: string, scn: string, commit_scn: string, rs_id: string, ssn: string, collection: string, ord: string>, transaction struct<total_order: string>, _corrupt_record string', map('columnNameOfCorruptRecord', '_corrupt_record')
+                                    'op string, before string, after string, filter string, updateDescription struct<removedFields: array<string>, updatedFields: string, truncatedArrays: array<struct<field: string>>>, source struct<db: string, schema: string, table: string, ts_ms: string, ts_us: string, lsn: string, sequence: string, file: string, pos: string, row: string, commit_lsn: string, change_lsn: string, event_serial_no: string, scn: string, commit_scn: string, rs_id: string, ssn: string, collection: string, ord: string, commit_version: string>, transaction struct<total_order: string>, _corrupt_record string', map('columnNameOfCorruptRecord', '_corrupt_record')
                                 )),
                                 event -> struct(
                                     event,
@@ -265,6 +266,7 @@ read_events as (
         end,
                 array(coalesce(try_cast(__cdc_event.source.ssn as bigint), 0L), coalesce(try_cast(__cdc_event.total_order as bigint), 0L))
             )
+            when try_cast(__cdc_event.source.commit_version as bigint) is not null then array(try_cast(__cdc_event.source.commit_version as bigint), coalesce(try_cast(__cdc_event.source.ord as bigint), 0L), coalesce(try_cast(__cdc_event.total_order as bigint), 0L))
             when try_cast(__cdc_event.source.ts_ms as bigint) is not null and try_cast(__cdc_event.source.ord as bigint) is not null then array(try_cast(__cdc_event.source.ts_ms as bigint), try_cast(__cdc_event.source.ord as bigint), coalesce(try_cast(__cdc_event.total_order as bigint), 0L))
         end as __cdc_seq,
         coalesce(case

@@ -5,7 +5,7 @@ with raw_events as (
         cast(null as bigint) as __cdc_arrived,
         cast(null as string) as __cdc_raw_problem
     from raw.change_event
-    where (topic = 'customers')
+    where ((topic = 'customers'))
 ),
 
 read_events as (

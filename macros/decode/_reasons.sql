@@ -1,0 +1,54 @@
+{#- Every reason why an event cannot be applied. -#}
+{% macro _reasons(d, time) -%}
+    {%- set row_event = "_op in ('I', 'U', 'D')" -%}
+    {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
+    {%- if d.source_table -%}
+        {%- do reasons.append("case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _cdc_table is null then"
+            ~ " 'no table name' end") -%}
+    {%- endif -%}
+    {%- set sound = "coalesce(_cdc_raw_problem, _cdc_problem) is null" -%}
+    {%- do reasons.append("case when " ~ sound ~ " and _seq is null then 'no sequence' end") -%}
+    {%- if time -%}
+        {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
+    {%- endif -%}
+    {%- if d.arrival -%}
+        {#- No run would read it. -#}
+        {%- do reasons.append("case when _arrived is null then 'no arrival' end") -%}
+    {%- endif -%}
+    {%- if d.insert_only -%}
+        {%- do reasons.append(
+            "case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end") -%}
+    {%- elif d.keyless -%}
+        {#- Rows of a source without an operation are upserts by name only. -#}
+        {%- set refused = "'D'" if d.format == "flagged" and not d.operation else "'U', 'D'" -%}
+        {%- do reasons.append("case when _op in (" ~ refused
+            ~ ") then concat('operation ', _op, ' in a table without keys') end") -%}
+    {%- endif -%}
+    {%- for key in d.key_columns if not d.keyless -%}
+        {%- do reasons.append(
+            "case when " ~ sound ~ " and " ~ row_event ~ " and " ~ cdc._quoted(key) ~ " is null and cast(" ~ cdc._given(key)
+            ~ " as string) is null then "
+            ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
+    {%- endfor -%}
+    {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
+        {%- set old = cdc._given("old " ~ column.name) -%}
+        {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._view_column("__cdc_old_" ~ column.name)
+            ~ " is null then " ~ cdc._misfit_text(column, "former value of key column ", old) ~ " end") -%}
+    {%- endfor -%}
+    {%- for column in d.columns if column.type != "string" -%}
+        {%- do reasons.append(
+            "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then "
+            ~ cdc._misfit_text(column, "column ", "cast(" ~ cdc._given(column.name) ~ " as string)") ~ " end") -%}
+    {%- endfor -%}
+    {{ return("concat_ws('; ', " ~ (reasons | join(", ")) ~ ")") }}
+{%- endmacro %}
+
+
+{#- That a value does not fit its type. A masked column's value is not quoted. -#}
+{% macro _misfit_text(column, what, text) -%}
+    {%- if column.mask -%}
+        {{ return(cdc._literal(what ~ column.name ~ ": its value, which is masked, is not a " ~ column.type)) }}
+    {%- endif -%}
+    {{ return("concat(" ~ cdc._literal(what ~ column.name ~ ": ") ~ ", left(" ~ text ~ ", 100), "
+        ~ cdc._literal(" is not a " ~ column.type) ~ ")") }}
+{%- endmacro %}

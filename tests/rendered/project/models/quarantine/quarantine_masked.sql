@@ -1,0 +1,1 @@
+{{ cdc.quarantine(source('raw', 'masked')) }}
