@@ -22,9 +22,11 @@
     {%- set by = cdc._returns_by(d) -%}
     {%- set problems = cdc._key_list_problems(d, keys) -%}
     {%- if since is none -%}
-        {%- do problems.append("`since` is missing: the " ~ ("event time" if by == "_ts" else "position") ~ " from which on events count.") -%}
+        {%- do problems.append("`since` is missing: the " ~ ("event time" if by == "_ts" else "position")
+            ~ " from which on events count.") -%}
     {%- elif by is none -%}
-        {%- do problems.append(d.table ~ " has no event time, and its position has several parts: nothing tells the new row's events from"
+        {%- do problems.append(d.table
+            ~ " has no event time, and its position has several parts: nothing tells the new row's events from"
             ~ " those of the erased one. Declare `event_time`.") -%}
     {%- elif by == "_ts" and not run_query("select try_cast(" ~ cdc._literal(since) ~ " as timestamp) is not null").rows[0][0] -%}
         {%- do problems.append("`since: " ~ since ~ "` is no time.") -%}
@@ -34,16 +36,21 @@
             ~ (problems | join("\n  - "))) -%}
     {%- endif -%}
     {%- set list = cdc._erasure_list() -%}
-    {%- set hashes = "select " ~ cdc._row_key_hash(d) ~ " as key_hash from (" ~ cdc._erased_keys(subject, none, keys, 0, false) ~ ") as returning" -%}
-    {%- set listed = run_query("select count(*) from " ~ list ~ " where table_name = " ~ cdc._literal(d.table) ~ " and is_done and key_hash in ("
+    {%- set hashes = "select " ~ cdc._row_key_hash(d) ~ " as key_hash from (" ~ cdc._erased_keys(subject, none, keys, 0, false)
+        ~ ") as returning" -%}
+    {%- set listed = run_query("select count(*) from " ~ list ~ " where table_name = " ~ cdc._literal(d.table)
+        ~ " and is_done and key_hash in ("
         ~ hashes ~ ")").rows[0][0] if list else 0 -%}
     {%- if listed != keys | unique | list | length -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ (keys | length) ~ " keys are named, and " ~ listed ~ " of them are erased. Nothing was"
-            ~ " written. Name erased keys of " ~ d.table ~ " only; an erasure that was interrupted is finished first, by cdc_erase.") -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ (keys | length) ~ " keys are named, and " ~ listed
+            ~ " of them are erased. Nothing was"
+            ~ " written. Name erased keys of " ~ d.table
+            ~ " only; an erasure that was interrupted is finished first, by cdc_erase.") -%}
     {%- endif -%}
     {%- if not dry_run -%}
         {%- do run_query(cdc._merge(list, "(select " ~ cdc._literal(d.table) ~ " as table_name, " ~ cdc._literal(since)
-            ~ " as counts_from, key_hash from (" ~ hashes ~ ") as returning_hashes)", cdc._key_predicates(["table_name", "key_hash"]),
+            ~ " as counts_from, key_hash from (" ~ hashes ~ ") as returning_hashes)", cdc._key_predicates(["table_name",
+            "key_hash"]),
             [{"when": "matched", "then": "update", "columns": ["counts_from"]}])) -%}
     {%- endif -%}
     {%- do log("cdc: events of " ~ listed ~ (" key " if listed == 1 else " keys ") ~ "of " ~ d.table

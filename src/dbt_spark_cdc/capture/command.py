@@ -141,20 +141,20 @@ def postgres(
         _refuse(str(exc), exc.code)
 
 
-def status_line(told: dict[str, Any]) -> str:
+def status_line(status: dict[str, Any]) -> str:
     """Returns the numbers of a report as one line for people."""
-    lag = told["lag_seconds"]
+    lag = status["lag_seconds"]
     parts = [
-        f"{told['changes']:,} changes in {told['batches']:,} batches",
-        f"at {told['position']}",
-        "up to date" if not told["lag_bytes"] else f"{_size(told['lag_bytes'])} of log to read",
+        f"{status['changes']:,} changes in {status['batches']:,} batches",
+        f"at {status['position']}",
+        "up to date" if not status["lag_bytes"] else f"{_size(status['lag_bytes'])} of log to read",
     ]
     if lag is not None:
         parts.append(f"{lag:.1f} s from commit to file")
-    if told["retained_bytes"] is not None:
-        parts.append(f"the server keeps {_size(told['retained_bytes'])} ({told['wal_status']})")
-    if told["unidentified"]:
-        parts.append(f"{told['unidentified']:,} changes without a key are lost")
+    if status["retained_bytes"] is not None:
+        parts.append(f"the server keeps {_size(status['retained_bytes'])} ({status['wal_status']})")
+    if status["unidentified"]:
+        parts.append(f"{status['unidentified']:,} changes without a key are lost")
     return ", ".join(parts)
 
 
@@ -163,9 +163,9 @@ def _reports(
 ) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
     """What shows the numbers: one line that stays on a terminal, else a line each."""
     if as_json:
-        return nullcontext(lambda told: click.echo(json.dumps(told)))
+        return nullcontext(lambda status: click.echo(json.dumps(status)))
     if not sys.stdout.isatty():
-        return nullcontext(lambda told: click.echo(f"{_now()} {status_line(told)}"))
+        return nullcontext(lambda status: click.echo(f"{_now()} {status_line(status)}"))
     return _Live()
 
 
@@ -176,12 +176,12 @@ class _Live:
         from rich.console import Console
         from rich.status import Status
 
-        self.status = Status("The capture begins.", console=Console(highlight=False))
-        self.status.start()
-        return lambda told: self.status.update(f"{_now()} {status_line(told)}")
+        self.line = Status("The capture begins.", console=Console(highlight=False))
+        self.line.start()
+        return lambda status: self.line.update(f"{_now()} {status_line(status)}")
 
     def __exit__(self, *_: object) -> None:
-        self.status.stop()
+        self.line.stop()
 
 
 def _tell(text: str) -> None:

@@ -177,7 +177,7 @@ class Capture:
         folder.save(new)
         if slot:
             connection.execute("select pg_drop_replication_slot(%s)", (options.slot,))
-            self.tell("An unfinished snapshot is taken anew.")
+            self.tell("The snapshot was not finished: it starts again.")
         return self._snapshot(folder, new, tables, connection, stream)
 
     def _snapshot(
@@ -306,20 +306,20 @@ class Session:
             if not self.skips:
                 self._change(found[1], found[2], line)
             return
-        told = json.loads(line)
-        action = told.get("action")
+        record = json.loads(line)
+        action = record.get("action")
         if action == "B":
             self.in_transaction = True
-            self.skips = parse_lsn(told["nextlsn"]) <= self.position
+            self.skips = parse_lsn(record["nextlsn"]) <= self.position
             if not self.batch.lines:
                 self.since = time.monotonic()
-                self.age = (message.sent - microseconds(told["timestamp"])) / 1e6
+                self.age = (message.sent - microseconds(record["timestamp"])) / 1e6
         elif action == "C":
             self.in_transaction = False
-            self.received = max(self.received, parse_lsn(told["nextlsn"]))
+            self.received = max(self.received, parse_lsn(record["nextlsn"]))
             self.counters.transactions += not self.skips
         elif action in _CHANGES and not self.skips:
-            schema, table = (json.dumps(told[name]).encode() for name in ("schema", "table"))
+            schema, table = (json.dumps(record[name]).encode() for name in ("schema", "table"))
             self._change(schema, table, line)
         self._warn()
 
@@ -385,7 +385,7 @@ class Session:
         at = server.server_position(self.connection)
         slot = server.read_slot(self.connection, self.options.slot)
         counters = self.counters
-        told = {
+        status = {
             "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "slot": self.options.slot,
             "position": format_lsn(self.position),
@@ -402,8 +402,8 @@ class Session:
             "unidentified": counters.unidentified,
         }
         counters.lag_seconds = None
-        self.folder.write_json("status.json", told)
-        self.capture.report(told)
+        self.folder.write_json("status.json", status)
+        self.capture.report(status)
 
 
 def plugin_options(options: Options) -> dict[str, str]:
@@ -422,13 +422,13 @@ def plugin_options(options: Options) -> dict[str, str]:
 
 def warn_of_open_connection(connection: psycopg.Connection, tell: Tell) -> None:
     """Says so where the connection to another machine can be read or redirected on the way."""
-    told = connection.info.get_parameters()
+    status = connection.info.get_parameters()
     host = connection.info.hostaddr or connection.info.host
     if host in server.LOCAL or host.startswith(("/", "@")):
         return
     if not connection.pgconn.ssl_in_use:
         tell(f"The connection to {connection.info.host} is not encrypted (sslmode).")
-    elif told.get("sslmode") not in ("verify-ca", "verify-full"):
+    elif status.get("sslmode") not in ("verify-ca", "verify-full"):
         tell(f"The certificate of {connection.info.host} is not verified (sslmode).")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -634,7 +635,7 @@ class SparkCdcAdapter(SparkAdapter):
 
     @available.parse_none
     def erase_rows(self, table: str, sql: str, checkpoint: str) -> dict[str, int]:
-        """Deletes rows of a table, and writes the files anew that hold them.
+        """Deletes rows of a table, and rewrites the files that hold them.
 
         Args:
             table: Its name in SQL.

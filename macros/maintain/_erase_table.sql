@@ -1,0 +1,81 @@
+{#-
+    Deletes the rows of the keys from one table. Files in which a deletion vector hides rows of the keys are rewritten: one row that
+    stays in each is updated to itself.
+-#}
+{% macro _erase_table(d, table, erased, erasure_id, unfinished) -%}
+    {%- set types = cdc._column_types(table.relation) -%}
+    {%- set checkpoint = cdc._checkpoint_text(table.relation, dict(cdc._read_checkpoint(table.relation), erasure=erasure_id))
+        if table.role != "tombstones" else "{}" -%}
+    {%- set bounds = cdc._erased_bounds(d, erased, types) -%}
+    {%- set predicates = cdc._key_predicates(d.key_columns) + [cdc._is_within(bounds, "DBT_INTERNAL_DEST")] -%}
+    {%- set found = adapter.erase_rows(table.relation | string,
+        cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]), checkpoint) -%}
+    {%- set hiding = adapter.files_hiding(table.relation | string, erased) -%}
+    {%- set files = {"count": found.files} -%}
+    {%- if hiding -%}
+        {%- set names = [] -%}
+        {%- for file in hiding -%}{%- do names.append(cdc._literal(file.split("/")[-1])) -%}{%- endfor -%}
+        {%- set marks = ["dbt_scd_id"] if table.role == "history" else ["_commit_version", "_row_kind"] if table.role == "changelog"
+            else ["_event_id"] if table.role == "tombstones" else [] -%}
+        {%- set row = d.key_columns + marks -%}
+        {%- set touched -%}
+            (
+                select _row.*
+                from (
+                    select min_by(struct({{ cdc._column_list(row) }}), {{ cdc._row_key_hash(d) }}) as _row
+                    from {{ table.relation }}
+                    where _metadata.file_name in ({{ names | join(", ") }})
+                    group by _metadata.file_name
+                ) as touched_files
+            )
+        {%- endset -%}
+        {%- set key = cdc._quoted(d.key_columns[0]) -%}
+        {%- do files.update({"count": files.count + adapter.erase_rows(table.relation | string, cdc._merge(
+            table.relation, touched, cdc._key_predicates(row), [{"when": "matched", "then": "update", "columns": [key]}]
+        ), checkpoint).files}) -%}
+    {%- endif -%}
+    {#- Of keys that an interrupted erasure has left no row of, nothing tells which files hide some. -#}
+    {%- if unfinished and adapter.has_hidden_rows(table.relation | string) -%}
+        {%- do run_query("reorg table " ~ table.relation ~ " apply (purge)") -%}
+    {%- endif -%}
+    {{ return(dict(table, relation=table.relation | string, rows=found.rows, files=files.count)) }}
+{%- endmacro %}
+
+
+{#- Where the keys are, as literals that keep files of other keys from being read. -#}
+{% macro _erased_bounds(d, erased, types) -%}
+    {%- set spec = {"key_columns": d.key_columns, "types": types} -%}
+    {%- set found = run_query("select " ~ cdc._key_range(spec, erased.relation) ~ " from " ~ erased.relation).rows[0][0] -%}
+    {{ return(cdc._key_bounds(spec, fromjson(found) if found else none)) }}
+{%- endmacro %}
+
+
+{#- Deletes raw events. A table that only takes appends takes the delete as well, and no other. -#}
+{% macro _erase_raw(d, raw_rows) -%}
+    {%- set done = {"role": "raw", "name": d.table, "relation": d.relation, "rows": 0, "files": 0} -%}
+    {%- set properties = cdc._table_properties(d.relation) -%}
+    {%- if raw_rows.rows | length -%}
+        {%- set predicates = [cdc._raw_row_hash(d, "DBT_INTERNAL_DEST") ~ " = DBT_INTERNAL_SOURCE._raw_row"] -%}
+        {%- if modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.arrival or "") -%}
+            {%- set arrivals = run_query("select min(_arrived), max(_arrived) from " ~ raw_rows.relation).rows[0] -%}
+            {%- if arrivals[0] is not none -%}
+                {%- do predicates.append("DBT_INTERNAL_DEST." ~ d.arrival ~ " between " ~ arrivals[0] ~ " and " ~ arrivals[1]) -%}
+            {%- endif -%}
+        {%- endif -%}
+        {%- if properties.get("delta.appendOnly") == "true" -%}
+            {%- do run_query("alter table " ~ d.relation
+                ~ " set tblproperties ('delta.appendOnly' = 'false', 'cdc.append_only' = 'true')") -%}
+        {%- endif -%}
+        {%- do done.update(adapter.erase_rows(d.relation, cdc._merge(d.relation, raw_rows.relation, predicates,
+            [{"when": "matched", "then": "delete"}]), "{}")) -%}
+    {%- endif -%}
+    {%- if cdc._table_properties(d.relation).get("cdc.append_only") == "true" -%}
+        {%- do run_query("alter table " ~ d.relation ~ " set tblproperties ('delta.appendOnly' = 'true')") -%}
+        {%- do run_query("alter table " ~ d.relation ~ " unset tblproperties ('cdc.append_only')") -%}
+    {%- endif -%}
+    {#- Nothing tells which events the hidden rows of a raw table are. -#}
+    {%- if adapter.has_hidden_rows(d.relation) -%}
+        {%- do run_query("reorg table " ~ d.relation ~ " apply (purge)") -%}
+    {%- endif -%}
+    {{ return(done) }}
+{%- endmacro %}

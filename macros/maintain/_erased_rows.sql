@@ -1,0 +1,120 @@
+{#- The keys to erase: those that are named, and those on the list that an unfinished erasure left, wherever they have a row. -#}
+{% macro _erased_keys(subject, where, keys, unfinished, by_list) -%}
+    {%- set d = subject.declaration -%}
+    {%- set columns = cdc._column_list(d.key_columns) -%}
+    {%- set found = [] -%}
+    {%- for key in keys or [] -%}
+        {%- set values = [] -%}
+        {%- for column in d.columns if column.name in d.key_columns -%}
+            {%- do values.append("cast(" ~ cdc._literal(key[column.name] if key is mapping else key) ~ " as " ~ column.type
+                ~ ") as "
+                ~ cdc._quoted(column.name)) -%}
+        {%- endfor -%}
+        {%- do found.append("select " ~ cdc._column_list(d.key_columns) ~ " from (select " ~ (values | join(", "))
+            ~ ") as given_key") -%}
+    {%- endfor -%}
+    {%- if where is not none -%}
+        {%- do found.append("select " ~ columns ~ " from " ~ cdc._named_rows(subject) ~ " where (" ~ where ~ "\n)") -%}
+    {%- endif -%}
+    {%- if cdc._erasure_list() and (unfinished or by_list) -%}
+        {%- set listed = "select key_hash from " ~ cdc._erasure_list() ~ " where table_name = " ~ cdc._literal(d.table)
+            ~ " and " ~ ("counts_from is null" if by_list else "not is_done") -%}
+        {%- for table in subject.tables -%}
+            {%- do found.append("select " ~ columns ~ " from " ~ table.relation ~ " where " ~ cdc._row_key_hash(d) ~ " in ("
+                ~ listed ~ ")") -%}
+        {%- endfor -%}
+        {%- set source = cdc._named_rows(dict(subject, named={"relation": none})) -%}
+        {%- do found.append("select " ~ columns ~ " from " ~ source ~ " where " ~ cdc._row_key_hash(d) ~ " in (" ~ listed ~ ")") -%}
+    {%- endif -%}
+    {{ return("select distinct " ~ columns ~ " from (" ~ (found | join(" union all ")
+        or "select " ~ columns ~ " from " ~ cdc._named_rows(subject) ~ " where false") ~ ") as found_keys") }}
+{%- endmacro %}
+
+
+{#- The rows that a condition is asked of, as a relation: those of a table, or the good events of the source table. -#}
+{% macro _named_rows(subject) -%}
+    {%- if subject.named.relation is not none -%}
+        {{ return(subject.named.relation | string) }}
+    {%- endif -%}
+    {%- set d = subject.declaration -%}
+    {%- set names = d.columns | map(attribute="name") | list -%}
+    {{ return("(with " ~ cdc._decoded_events(dict(d, sees_erased=true), d.relation) ~ " select "
+        ~ ("_event_id as _row_id, " if d.keyless else "") ~ cdc._column_list(names)
+        ~ ", _op, _seq from identified_events where _op <> 'T' and _reason is null) as named_events") }}
+{%- endmacro %}
+
+
+{#- A raw row as one hash, for raw tables have no key. -#}
+{% macro _raw_row_hash(d, alias=none) -%}
+    {{ return("sha2(to_json(struct(" ~ cdc._column_list(cdc._column_types("select * from " ~ d.relation).keys() | list, alias)
+        ~ ")), 256)") }}
+{%- endmacro %}
+
+
+{#- The raw rows of the erased keys, those that left such a key among them. -#}
+{% macro _erased_raw_rows(d, erased) -%}
+    {%- set hashes = cdc._event_key_hashes(d) -%}
+with {{ cdc._decoded_events(dict(d, sees_erased=true, origin=cdc._raw_row_hash(d)), d.relation) }},
+
+keyed_events as (
+    select
+        _origin,
+        _arrived,
+        explode(array_distinct(array({{ hashes.own }}, {{ hashes.old }}))) as _key_hash
+    from identified_events
+    where _op in ('I', 'U', 'D')
+)
+
+select
+    _origin as _raw_row,
+    min(_arrived) as _arrived
+from keyed_events
+where _key_hash in (select {{ cdc._row_key_hash(d) }} from {{ erased.relation }})
+group by _origin
+{%- endmacro %}
+
+
+{#-
+    The texts that only rows of the erased keys have: no file may hold them afterwards. Short ones, and those that occur in rows of other
+    keys, tell nothing.
+-#}
+{% macro _values_of_keys(subject, erased) -%}
+    {%- set d = subject.declaration -%}
+    {%- set values = [] -%}
+    {%- for table in subject.tables if table.role == ("history" if d.history else "final") -%}
+        {%- set texts = [] -%}
+        {%- for name, type in cdc._column_types(table.relation).items() if type == "string" and not name.startswith("dbt_") -%}
+            {%- do texts.append(cdc._quoted(name)) -%}
+        {%- endfor -%}
+        {%- if texts -%}
+            {%- set found -%}
+with held_texts as (
+    select
+        explode(array({{ texts | join(", ") }})) as _text,
+        erased._is_erased is not null as _is_erased
+    from {{ table.relation }} as held
+    left join (select *, true as _is_erased from {{ erased.relation }}) as erased on {{ cdc._same(d.key_columns, "held",
+        "erased") }}
+),
+
+erased_texts as (
+    select distinct _text
+    from held_texts
+    where _is_erased and length(_text) >= 4
+),
+
+shared_texts as (
+    select distinct erased_texts._text
+    from erased_texts
+    inner join held_texts on not held_texts._is_erased and contains(held_texts._text, erased_texts._text)
+)
+
+select _text
+from erased_texts
+left anti join shared_texts using (_text)
+            {%- endset -%}
+            {%- for row in run_query(found).rows -%}{%- do values.append(row[0]) -%}{%- endfor -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(values | unique | list) }}
+{%- endmacro %}

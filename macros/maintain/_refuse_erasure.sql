@@ -1,0 +1,117 @@
+{#- Reports everything that is wrong with an erasure at once. Nothing is written before. -#}
+{% macro _refuse_erasure(subject, where, keys, everything, unfinished) -%}
+    {%- set d = subject.declaration -%}
+    {%- set problems = [] -%}
+    {%- if where is not none and keys is not none -%}
+        {%- do problems.append("`where` and `keys` both say what is to be erased. Give one of them.") -%}
+    {%- endif -%}
+    {%- if d.key_changes -%}
+        {%- do problems.append(d.table
+            ~ " declares `key_changes`: its resolver's table holds the person's events under all keys that the row"
+            ~ " had, and other rows may have had the same keys, so that no list of keys can keep them apart. Delete the person's events"
+            ~ " from the raw table, resolve and build everything again (dbt build --full-refresh), and vacuum the tables.") -%}
+    {%- elif d.landed -%}
+        {%- do problems.append(d.table
+            ~ " is landed from change files, which hold the person as well and which the landing model would read"
+            ~ " again. Remove the person's lines from the files, drop the raw table and the log of the landing model, and run it:"
+            ~ " it lands what is left. Then build everything again (dbt build --full-refresh) and vacuum the tables.") -%}
+    {%- elif adapter.delta_detail(d.relation) is none -%}
+        {%- do problems.append(d.relation
+            ~ " is no Delta table on a disk of this machine, so that neither its rows nor its files can be"
+            ~ " removed here. Erase the person there first, by the means of that table, and name a raw table in Delta.") -%}
+    {%- endif -%}
+    {%- if subject.named.relation is not none and load_relation(subject.named.relation) is none -%}
+        {%- do problems.append(subject.named.name ~ " has not been built. Build it first: dbt build --select +"
+            ~ subject.named.name) -%}
+    {%- endif -%}
+    {%- for table in subject.tables -%}
+        {%- if adapter.delta_detail(table.relation | string) is none -%}
+            {%- do problems.append(table.name ~ " is no Delta table on a disk of this machine.") -%}
+        {%- elif table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
+            and cdc._is_behind(table) -%}
+            {%- do problems.append(table.name
+                ~ " has not read all changes of the table that it follows, and an erasure removes the files that"
+                ~ " they are read from. Build it first: dbt build --select " ~ table.name) -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- if keys is not none and not problems -%}{%- do problems.extend(cdc._key_list_problems(d, keys)) -%}{%- endif -%}
+    {%- if where is not none and not problems -%}{%- do problems.extend(cdc._condition_problems(subject, where,
+        everything)) -%}{%- endif -%}
+    {%- if problems -%}
+        {%- do exceptions.raise_compiler_error("cdc: cdc_erase of " ~ subject.named.name ~ ": nothing was written.\n  - "
+            ~ (problems | join("\n  - "))) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- How many keys have an erasure that has not come to its end. -#}
+{% macro _unfinished_erasures(d) -%}
+    {%- set erasures = cdc._erasure_list() -%}
+    {{ return(run_query("select count(*) from " ~ erasures ~ " where not is_done and table_name = "
+        ~ cdc._literal(d.table)).rows[0][0]
+        if erasures else 0) }}
+{%- endmacro %}
+
+
+{#- Whether a changelog has changes to read. -#}
+{% macro _is_behind(table) -%}
+    {%- set source = cdc._relation_of(graph.nodes[table.above]) -%}
+    {%- set version = cdc._read_checkpoint(table.relation).get("version") -%}
+    {{ return(version is none or cdc._writes_since(source, version) | length > 0) }}
+{%- endmacro %}
+
+
+{#- What is wrong with a list of keys; it names them by their place, for messages end up in logs. -#}
+{% macro _key_list_problems(d, keys) -%}
+    {%- set problems = [] -%}
+    {%- if d.keyless -%}
+        {{ return([d.table ~ " declares no keys. Say by `where` which rows are meant."]) }}
+    {%- elif keys is string or keys is mapping or keys is not iterable or not keys -%}
+        {{ return(["`keys` is no list of keys. Write `keys: [1, 2]`, or a mapping of all key columns for each key."]) }}
+    {%- endif -%}
+    {%- for key in keys -%}
+        {%- set given = key.keys() | list if key is mapping else d.key_columns[:1] -%}
+        {%- if given | sort != d.key_columns | sort -%}
+            {%- do problems.append("key " ~ loop.index ~ " of `keys` names " ~ (given | join(", ")) ~ "; the key of " ~ d.table
+                ~ " is "
+                ~ (d.key_columns | join(", ")) ~ ".") -%}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- if not problems -%}
+        {%- set checks = [] -%}
+        {%- for key in keys -%}
+            {%- for column in d.columns if column.name in d.key_columns -%}
+                {%- do checks.append("try_cast(" ~ cdc._literal(key[column.name] if key is mapping else key) ~ " as " ~ column.type
+                    ~ ") is not null") -%}
+            {%- endfor -%}
+        {%- endfor -%}
+        {%- for fits in run_query("select " ~ (checks | join(", "))).rows[0] -%}
+            {%- set column = (d.columns | selectattr("name", "in",
+                d.key_columns) | list)[loop.index0 % (d.key_columns | length)] -%}
+            {%- if not fits -%}
+                {%- do problems.append("key " ~ (loop.index0 // (d.key_columns | length) + 1) ~ " of `keys` is no " ~ column.type
+                    ~ ", the type of the key column " ~ column.name ~ ".") -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {{ return(problems | unique | list) }}
+{%- endmacro %}
+
+
+{#- What is wrong with a condition: it does not parse, it names another column, it holds for all rows. -#}
+{% macro _condition_problems(subject, where, everything) -%}
+    {%- set rows = cdc._named_rows(subject) -%}
+    {%- set problem = adapter.query_problem("select 1 from " ~ rows ~ " where (" ~ where ~ "\n)") -%}
+    {%- if problem is not none -%}
+        {%- set names = cdc._column_types("select * from " ~ rows).keys() | reject("in", ["_events"]) | list -%}
+        {{ return(["`where` is no condition on " ~ subject.named.name ~ ", whose columns are " ~ (names | join(", "))
+            ~ ". Spark says: "
+            ~ problem]) }}
+    {%- endif -%}
+    {%- set counts = run_query("select count(*), count_if(" ~ where ~ "\n) from " ~ rows).rows[0] -%}
+    {%- if counts[0] and counts[0] == counts[1] and not everything -%}
+        {{ return(["`where` holds for all " ~ counts[0] ~ " rows of " ~ subject.named.name
+            ~ ". If that is meant, add `everything: true`."]) }}
+    {%- endif -%}
+    {{ return([]) }}
+{%- endmacro %}
