@@ -90,19 +90,16 @@
 -#}
 {% macro _insert_tombstones(spec, found) -%}
     {%- set rebuild = spec.get("rebuild") -%}
-    {%- if rebuild or not cdc._is_there(spec.tombstones) -%}
+    {%- if rebuild -%}
         {%- call statement("create_tombstones") -%}
-            create {{ "or replace table" if rebuild else "table if not exists" }} {{ spec.tombstones }} using delta as
-            select *
-            from ({{ found }}) as found
-            {%- if not rebuild %}
-            where false
-            {%- endif %}
+            create or replace table {{ spec.tombstones }} using delta as
+            {{ found }}
         {%- endcall -%}
         {%- do adapter.cache_added(spec.tombstones) -%}
-    {%- endif -%}
-    {%- if rebuild -%}
         {{ return(none) }}
+    {%- endif -%}
+    {%- if not cdc._is_there(spec.tombstones) -%}
+        {%- do cdc._create_if_missing(spec.tombstones, found) -%}
     {%- endif -%}
     {%- call statement("add_tombstones") -%}
         insert into {{ spec.tombstones }}

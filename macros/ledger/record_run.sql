@@ -35,8 +35,9 @@
         {%- set ledger = api.Relation.create(database=none, schema=target.schema, identifier="cdc_runs", type="table") -%}
         {%- if load_relation(ledger) is none -%}
             {%- do adapter.create_schema(ledger) -%}
-            {%- do run_query("create table if not exists " ~ ledger ~ " (run_id string, run_started_at timestamp, "
-                ~ "table_name string, node string, " ~ (columns | join(" bigint, ")) ~ " bigint, seconds double) using delta") -%}
+            {%- set types = {"run_id": "string", "run_started_at": "timestamp", "table_name": "string", "node": "string"} -%}
+            {%- for column in columns -%}{%- do types.update({column: "bigint"}) -%}{%- endfor -%}
+            {%- do cdc._create_if_missing(ledger, cdc._null_row(dict(types, seconds="double"))) -%}
         {%- elif "events_erased" not in cdc._column_types(ledger) -%}
             {#- One of an older version. -#}
             {%- do run_query("alter table " ~ ledger ~ " add columns (events_erased bigint)") -%}

@@ -20,9 +20,9 @@
         {%- set row = d.key_columns + marks -%}
         {%- set touched -%}
             (
-                select _row.*
+                select __cdc_row.*
                 from (
-                    select min_by(struct({{ cdc._column_list(row) }}), {{ cdc._row_key_hash(d) }}) as _row
+                    select min_by(struct({{ cdc._column_list(row) }}), {{ cdc._row_key_hash(d) }}) as __cdc_row
                     from {{ table.relation }}
                     where _metadata.file_name in ({{ names | join(", ") }})
                     group by _metadata.file_name
@@ -55,7 +55,7 @@
     {%- set done = {"role": "raw", "name": d.table, "relation": d.relation, "rows": 0, "files": 0} -%}
     {%- set properties = cdc._table_properties(d.relation) -%}
     {%- if raw_rows.rows | length -%}
-        {%- set predicates = [cdc._raw_row_hash(d, "DBT_INTERNAL_DEST") ~ " = DBT_INTERNAL_SOURCE._raw_row"] -%}
+        {%- set predicates = [cdc._raw_row_hash(d, "DBT_INTERNAL_DEST") ~ " = DBT_INTERNAL_SOURCE.__cdc_raw_row"] -%}
         {%- if modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.arrival or "") -%}
             {%- set arrivals = run_query("select min(_arrived), max(_arrived) from " ~ raw_rows.relation).rows[0] -%}
             {%- if arrivals[0] is not none -%}

@@ -60,16 +60,16 @@ keyed_events as (
     select
         _origin,
         _arrived,
-        explode(array_distinct(array({{ hashes.own }}, {{ hashes.old }}))) as _key_hash
+        explode(array_distinct(array({{ hashes.own }}, {{ hashes.old }}))) as __cdc_key_hash
     from identified_events
     where _op in ('I', 'U', 'D')
 )
 
 select
-    _origin as _raw_row,
+    _origin as __cdc_raw_row,
     min(_arrived) as _arrived
 from keyed_events
-where _key_hash in (select {{ cdc._row_key_hash(d) }} from {{ erased.relation }})
+where __cdc_key_hash in (select {{ cdc._row_key_hash(d) }} from {{ erased.relation }})
 group by _origin
 {%- endmacro %}
 
@@ -90,28 +90,28 @@ group by _origin
             {%- set found -%}
 with held_texts as (
     select
-        explode(array({{ texts | join(", ") }})) as _text,
-        erased._is_erased is not null as _is_erased
+        explode(array({{ texts | join(", ") }})) as __cdc_text,
+        erased.__cdc_is_erased is not null as __cdc_is_erased
     from {{ table.relation }} as held
-    left join (select *, true as _is_erased from {{ erased.relation }}) as erased on {{ cdc._same(d.key_columns, "held",
+    left join (select *, true as __cdc_is_erased from {{ erased.relation }}) as erased on {{ cdc._same(d.key_columns, "held",
         "erased") }}
 ),
 
 erased_texts as (
-    select distinct _text
+    select distinct __cdc_text
     from held_texts
-    where _is_erased and length(_text) >= 4
+    where __cdc_is_erased and length(__cdc_text) >= 4
 ),
 
 shared_texts as (
-    select distinct erased_texts._text
+    select distinct erased_texts.__cdc_text
     from erased_texts
-    inner join held_texts on not held_texts._is_erased and contains(held_texts._text, erased_texts._text)
+    inner join held_texts on not held_texts.__cdc_is_erased and contains(held_texts.__cdc_text, erased_texts.__cdc_text)
 )
 
-select _text
+select __cdc_text
 from erased_texts
-left anti join shared_texts using (_text)
+left anti join shared_texts using (__cdc_text)
             {%- endset -%}
             {%- for row in run_query(found).rows -%}{%- do values.append(row[0]) -%}{%- endfor -%}
         {%- endif -%}

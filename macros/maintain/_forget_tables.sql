@@ -83,10 +83,9 @@
             ~ " removed; " ~ (found.holding | length) ~ " of " ~ found.searched ~ " files hold the person"
             ~ (": " ~ (found.holding[:5] | join(", ")) if found.holding), info=true) -%}
     {%- endfor -%}
-    {%- do run_query("create table if not exists " ~ relation
-        ~ " (erasure_id string, erased_at timestamp, table_name string, keys bigint,"
-        ~ " role string, relation string, rows_removed bigint, files_rewritten bigint, files_removed bigint, values_searched bigint,"
-        ~ " files_searched bigint, files_holding bigint) using delta") -%}
+    {%- do cdc._create_if_missing(relation, cdc._null_row({"erasure_id": "string", "erased_at": "timestamp", "table_name": "string",
+        "keys": "bigint", "role": "string", "relation": "string", "rows_removed": "bigint", "files_rewritten": "bigint",
+        "files_removed": "bigint", "values_searched": "bigint", "files_searched": "bigint", "files_holding": "bigint"})) -%}
     {%- do run_query("insert into " ~ relation ~ " values " ~ (rows | join(", "))) -%}
     {%- do run_query("update " ~ cdc._erasures_relation() ~ " set is_done = true where not is_done and table_name = "
         ~ cdc._literal(d.table)) -%}

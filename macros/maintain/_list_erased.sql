@@ -2,10 +2,8 @@
     {%- set list = cdc._erasures_relation() -%}
     {%- if cdc._erasure_list() is none -%}
         {%- do adapter.create_schema(list) -%}
-        {%- do run_query("create table if not exists " ~ list
-            ~ " (table_name string, key_hash string, erasure_id string, erased_at timestamp,"
-            ~ " counts_from string, is_done boolean) using delta") -%}
-        {%- do adapter.cache_added(list) -%}
+        {%- do cdc._create_if_missing(list, cdc._null_row({"table_name": "string", "key_hash": "string", "erasure_id": "string",
+            "erased_at": "timestamp", "counts_from": "string", "is_done": "boolean"})) -%}
     {%- endif -%}
     {%- set source = "(select " ~ cdc._literal(d.table) ~ " as table_name, " ~ cdc._row_key_hash(d) ~ " as key_hash, "
         ~ cdc._literal(erasure_id)

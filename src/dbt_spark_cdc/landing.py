@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+from dbt.adapters.sparkcdc.creation import create_if_missing
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -497,11 +498,17 @@ def _create_raw(session: Any, raw: str) -> None:
     """Creates the raw table; one of a former version gets the columns that it lacks."""
     if schema := raw.rpartition(".")[0]:
         session.sql(f"create schema if not exists {schema}")
-    session.sql(
-        f"create table if not exists {raw} (value string, _file string, _row bigint,"
-        " _landed_at timestamp, _batch bigint, _problem string, _table string, _size bigint,"
-        " _modified_at timestamp, _checksum string) using delta partitioned by (_table)"
-        " tblproperties ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')"
+    create_if_missing(
+        session.sql,
+        session,
+        raw,
+        "select cast(null as string) as value, cast(null as string) as _file,"
+        " cast(null as bigint) as _row, cast(null as timestamp) as _landed_at,"
+        " cast(null as bigint) as _batch, cast(null as string) as _problem,"
+        " cast(null as string) as _table, cast(null as bigint) as _size,"
+        " cast(null as timestamp) as _modified_at, cast(null as string) as _checksum",
+        "partitioned by (_table)"
+        " tblproperties ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')",
     )
     columns = session.table(raw).columns
     missing = [f"{name} {kind}" for name, kind in ADDED.items() if name not in columns]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc import creation
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt
 
@@ -44,3 +46,38 @@ class TestCrash(Changes):
             self.check(project, events)
         self.check(project, events)
         assert batch > 4
+
+
+class TestKilledWhileATableIsCreated(Changes):
+    """Delta writes files and a log before the catalog knows the table."""
+
+    @pytest.mark.usefixtures("changes")
+    def test_leftovers_are_taken_over(
+        self, project: Any, spark: Any, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(creation, "WAIT_SECONDS", 0.0)
+        folder = warehouse / f"{project.test_schema}.db"
+
+        def unknown_table(name: str, rows: int) -> str:
+            frame = spark.range(rows).selectExpr("id as other")
+            frame.write.format("delta").save(str(folder / name))
+            return f"{project.test_schema}.{name}"
+
+        self.put(project, 1, events_of(1))
+        run_dbt(["build"])
+        left = folder / "changes_history_tombstones"
+        assert not left.exists()
+        (left / "_delta_log").mkdir(parents=True)
+        (left / "part-00000-0.snappy.parquet").write_bytes(b"PAR1")
+        self.put(project, 2, events_of(2))
+        run_dbt(["build"])
+        self.check(project, events_of(1) + events_of(2))
+        tombstones = f"select id from {project.test_schema}.changes_history_tombstones"
+        assert set(project.run_sql(tombstones, fetch="all")) == {(-1,), (1001,), (1002,)}
+
+        without_rows = unknown_table("without_rows", 0)
+        creation.create_if_missing(spark.sql, spark, without_rows, "select '{}' as a")
+        assert spark.table(without_rows).columns == ["a"]
+        with_rows = unknown_table("with_rows", 1)
+        with pytest.raises(creation.TableIsUnknown, match="its folder holds one with rows"):
+            creation.create_if_missing(spark.sql, spark, with_rows, "select '{}' as a")

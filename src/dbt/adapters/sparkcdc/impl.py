@@ -20,6 +20,7 @@ from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt.adapters.sparkcdc import erasure, steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
+from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
 from dbt.adapters.sparkcdc.delta_log import (
     appended,
@@ -497,6 +498,23 @@ class SparkCdcAdapter(SparkAdapter):
         """
         spark = self.connections.get_thread_connection().handle.spark
         return bool(spark.catalog.tableExists(table))
+
+    @available.parse_none
+    def create_if_missing(self, table: str, query: str) -> None:
+        """Creates an empty Delta table unless it is there, also where a killed build left files.
+
+        Args:
+            table: Its name in SQL.
+            query: A query with the table's columns; its rows are not written.
+
+        Raises:
+            DbtRuntimeError: The table's folder holds a table that the catalog does not know.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        try:
+            create_if_missing(self.execute, spark, table, query)
+        except TableIsUnknown as error:
+            raise DbtRuntimeError(str(error)) from error
 
     @available.parse_none
     def table_properties(self, table: str) -> dict[str, str] | None:

@@ -94,6 +94,11 @@
 {%- endmacro %}
 
 
+{% macro default__create_if_missing(relation, query) -%}
+    {%- do model.setdefault("statements", []).append(["create " ~ relation.identifier, query]) -%}
+{%- endmacro %}
+
+
 {% macro default__newest_commits(relation, limit) -%}
     {{ return([{"version": 7, "operation": "WRITE", "userMetadata": tojson({"cdc": relation | string, "read_to": 8})}]) }}
 {%- endmacro %}

@@ -289,10 +289,8 @@ select
     max(_was_open) over (partition by `order_id`, `line`) as _is_known
 from changes;
 
--- create_tombstones
-create table if not exists app.history_flagged_tombstones using delta as
-            select *
-            from (with ends as (
+-- create history_flagged_tombstones
+with ends as (
             select
                 `order_id`, `line`,
                 explode(_events) as _end
@@ -315,8 +313,7 @@ create table if not exists app.history_flagged_tombstones using delta as
             _seq,
             _ts, _event_id
         from step_events
-        where _op = 'T') as found
-            where false;
+        where _op = 'T';
 
 -- add_tombstones
 insert into app.history_flagged_tombstones

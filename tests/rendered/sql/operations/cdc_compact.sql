@@ -90,10 +90,8 @@ compacted_versions as (
 -- query
 alter table app.history_flagged set tblproperties ('cdc.compacted' = 'true');
 
--- create_tombstones
-create table if not exists app.history_flagged_tombstones using delta as
-            select *
-            from (with remembering_versions as (
+-- create history_flagged_tombstones
+with remembering_versions as (
     select
         * except (_events),
         coalesce(_events, array(struct(_seq, 'U' as _op, _event_id, dbt_valid_from as _ts, cast(array() as array<string>) as _unset, struct(`amount`) as _image))) as _events
@@ -187,8 +185,7 @@ compacted_versions as (
                 _end._ts,
                 _end._event_id
             from kept_marks
-            where _end is not null and _first_id is null) as found
-            where false;
+            where _end is not null and _first_id is null;
 
 -- add_tombstones
 insert into app.history_flagged_tombstones
