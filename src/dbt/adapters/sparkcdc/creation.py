@@ -9,7 +9,7 @@ from typing import Any
 
 from dbt.adapters.sparkcdc.cursor import quoted
 
-# Another process that creates the table has written its log, and not yet told the catalog.
+# Another process may have written the log of the table and not yet registered it in the catalog.
 WAIT_SECONDS = 5.0
 LOOK_SECONDS = 0.5
 
