@@ -380,6 +380,11 @@ class TestMask:
         ):
             assert message in log
         assert "column `phone`" not in log
+        # A full refresh is no way around: files of former versions would keep what they show.
+        _, log = run_dbt_and_capture(
+            ["run", "--select", "clerks", "--full-refresh"], expect_pass=False
+        )
+        assert "clerks was built with column `mail` as hash of string, and `mask`" in log
         assert found_in([Path(os.environ["DBT_LOG_PATH"], "dbt.log")], CLEAR) == {}
         assert commits == [
             rows(project, f"describe history {{s}}.{table}")
