@@ -6,6 +6,7 @@ E2E := .venv-e2e
 E2E_INSTALLED := $(E2E)/.installed
 BENCH := .venv-bench
 SCALE ?= small
+CHROMIUM ?= chromium
 TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
 SQL := $(wildcard models macros snapshots tests integration_tests)
 
@@ -15,7 +16,7 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test bench soak conformance e2e lint format docs package capture lock clean distclean java spark
+.PHONY: help build test bench soak conformance browser browser-tests e2e lint format docs package capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
@@ -24,6 +25,7 @@ help:
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka; pages in Chromium"
+	@echo "make browser  the report and the documentation in Chromium, a part of make e2e"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   fixes what the linters can fix"
 	@echo "make docs     the documentation as a site, site/index.html, with the lineage of every model and column"
@@ -46,6 +48,13 @@ bench: spark $(BENCH)/.installed
 
 conformance: spark
 	@$(BIN)/python -m pytest tests/conformance -rs
+
+browser:
+	@if command -v $(CHROMIUM) >/dev/null; then $(MAKE) --no-print-directory browser-tests; \
+		else echo "$(CHROMIUM) is missing, so that no page was opened: apt-get install chromium, or name one in CHROMIUM"; fi
+
+browser-tests: java $(E2E_INSTALLED)
+	@$(E2E)/bin/python -m pytest tests/e2e/test_browser.py -rs
 
 e2e: java $(E2E_INSTALLED)
 	@$(E2E)/bin/python -m pytest tests/e2e -rs

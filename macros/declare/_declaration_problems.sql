@@ -35,9 +35,9 @@
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a name that the package uses itself. Leave it out"
                 ~ " with `except_columns`, or rename it where the events are written.") -%}
         {%- endif -%}
-        {%- if modules.re.search("[ ,;{}()\n\t=]", column.name) -%}
+        {%- if modules.re.search("[ ,;{}()\n\t=`]", column.name) -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not take in names (blank,"
-                ~ " tab, line break or one of , ; { } ( ) =). Declare a view of the raw table that gives it another name.") -%}
+                ~ " tab, line break or one of , ; { } ( ) = `). Declare a view of the raw table that gives it another name.") -%}
         {%- endif -%}
         {%- if not column.type -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has no data_type. Declare a Spark type.") -%}

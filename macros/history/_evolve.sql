@@ -102,9 +102,10 @@
         {%- endif -%}
         {%- if name not in hidden or name == "_events" -%}{%- do types.update({name: type}) -%}{%- endif -%}
     {%- endfor -%}
+    {%- set tracks_all = not (spec.declaration and spec.declaration.track_history_columns) -%}
     {{ return(dict(
         spec,
-        tracked=values if spec.tracked and spec.tracked == spec.value_columns else spec.tracked,
+        tracked=values if spec.tracked and tracks_all else spec.tracked,
         value_columns=values,
         dropped=dropped,
         columns=there.keys() | list,

@@ -30,6 +30,39 @@ unmentioned_events as (
     left anti join new_events on {{ is_same }}
 ),
 
+{#- A column that an event says nothing of adds nothing to its identity. What is unset of the new columns, the event tells now. -#}
+{%- if spec.partial %}
+identical_events as (
+    select
+        {{ cdc._column_list(spec.key_columns, "known") }},
+        {{ cdc._values_of_both(spec) }} as _values,
+        given._op,
+        given._seq,
+        {{ "given._ts," if spec.time == "_ts" }}
+        known._event_id,
+        given._unset,
+        given._event_id as _given_event_id,
+        1 as _of_known,
+        1 as _of_given
+    from known_events as known
+    inner join (
+        select
+            {{ keys }},
+            _op,
+            _seq,
+            {{ "any_value(_ts) as _ts," if spec.time == "_ts" }}
+            _event_id,
+            any_value(_values) as _values,
+            any_value(_unset) as _unset
+        from new_events
+        group by {{ keys }}, _op, _seq, _event_id
+    ) as given
+        on
+            {{ cdc._same(spec.key_columns + ["_seq", "_event_id"], "known", "given") }}
+            and if(known._op = 'I', 'U', known._op) = if(given._op = 'I', 'U', given._op)
+),
+
+{% endif -%}
 candidate_events as (
     select
         {{ cdc._column_list(spec.key_columns, "known") }},
@@ -61,6 +94,11 @@ recognized_events as (
     select *
     from candidate_events
     where _of_known = 1 and _of_given = 1
+    {%- if spec.partial %}
+    union all
+    select *
+    from identical_events
+    {%- endif %}
 ),
 
 other_new_events as (

@@ -5,18 +5,20 @@
 -#}
 {% macro _refuse_drift(node, spec, properties, types) -%}
     {%- set problems = cdc._mask_drift(spec, properties, types) -%}
+    {#- `dbt retry` does not build a staging model again that was built of the other declaration. -#}
+    {%- set build_again = "build the staging model again, too: dbt build --select +" ~ node.name ~ ". Or drop the table and its"
+        ~ " final table and build them again from the raw events." -%}
     {%- set had_time = "_ts" in cdc._struct_fields(cdc._item_type(types["_events"])) -%}
     {%- if had_time != ("_ts" in spec.types) -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built " ~ ("with" if had_time else "without") ~ " an event time, and its events have "
-            ~ ("none" if had_time else "one") ~ " now. Take the change of `event_time` back, or drop the table and its final table and"
-            ~ " build them again from the raw events.") -%}
+            ~ ("none" if had_time else "one") ~ " now. Take the change of `event_time` back and " ~ build_again) -%}
     {%- endif -%}
     {%- for trait, now in cdc._history_properties(spec).items()
         if cdc._by_present_names(spec, properties.get(trait, now)) != now -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ properties[trait]
-            ~ "`, it is now declared as `" ~ now ~ "`. Take the change back, or drop the table and its final table and build them again from the raw events.") -%}
+            ~ "`, it is now declared as `" ~ now ~ "`. Take the change back and " ~ build_again) -%}
     {%- endfor -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}

@@ -27,22 +27,28 @@
 {%- endmacro %}
 
 
-{#- Name to type of the fields of a struct; none of any other type. -#}
+{#- Name to type of the fields of a struct, in quotes or not; none of any other type. The type of a field without a colon is "". -#}
 {% macro _struct_fields(type) -%}
     {%- if not (type | lower).startswith("struct<") -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set at = {"depth": 0, "text": ""} -%}
+    {%- set at = {"depth": 0, "name": none, "text": "", "is_quoted": false} -%}
     {%- set fields = {} -%}
     {%- for letter in type[7:-1] ~ "," -%}
-        {%- if letter == "," and at.depth == 0 -%}
-            {%- set parts = at.text.split(":", 1) -%}
-            {%- do fields.update({parts[0] | trim: parts[1] | trim}) -%}
-            {%- do at.update({"text": ""}) -%}
+        {%- set is_mark = at.depth == 0 and not at.is_quoted -%}
+        {%- if letter == ":" and is_mark and at.name is none -%}
+            {%- do at.update({"name": at.text | trim, "text": ""}) -%}
+        {%- elif letter == "," and is_mark -%}
+            {%- set name = at.text | trim if at.name is none else at.name -%}
+            {%- set plain = name[1:-1] | replace("``", "`") if name.startswith("`") else name -%}
+            {%- do fields.update({plain: "" if at.name is none else at.text | trim}) -%}
+            {%- do at.update({"name": none, "text": ""}) -%}
         {%- else -%}
+            {%- set step = 0 if at.is_quoted else 1 if letter in "<(" else -1 if letter in ">)" else 0 -%}
             {%- do at.update({
-                "depth": at.depth + (1 if letter in "<(" else -1 if letter in ">)" else 0),
+                "depth": at.depth + step,
                 "text": at.text ~ letter,
+                "is_quoted": at.is_quoted != (letter == "`"),
             }) -%}
         {%- endif -%}
     {%- endfor -%}

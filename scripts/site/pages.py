@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mkdocs.structure.files import File
 from mkdocs.structure.nav import Link, Section
+
+from dbt_spark_cdc.lineage import as_json, read_tables
+from dbt_spark_cdc.project import BadProject
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -34,6 +38,15 @@ LANGUAGES = {".sql": "sql", ".py": "python", ".yml": "yaml", ".csv": "text", ".m
 TEMPLATE, FILLED_LATER = 'xlink:href="{{', 'ng-attr-href="{{'
 # It asks for a favicon whose name dbt's own build of it has left as code.
 FAVICON = re.compile(r'<link [^>]*href="\$\{require\([^>]*>')
+
+# How the page about columns begins.
+COLUMNS = """# Columns of the reference project
+
+What each column is made of, and what is made of it: follow the links to the events, or to the
+marts. The declarations say it of tables of the package, and SQL of other models, read by
+[sqlglot](https://github.com/tobymao/sqlglot). [`cdc lineage`](cli.md#cdc-lineage) shows the same of
+your own project."""
+QUOTED = re.compile("`([^`]+)`")
 
 LINK = re.compile(r"(\]\()((?!\w+:|#)[^()\s#]+)(#[^()\s]*)?(\))")
 CODE = re.compile(r"^( {4}|\t).*$|`[^`\n]+`", re.MULTILINE)
@@ -65,6 +78,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, f"assets/{WORKER.name}", abs_src_path=str(WORKER)))
     lineage = repaired(LINEAGE.read_text(encoding="utf-8")) if LINEAGE.exists() else _no_lineage()
     files.append(File.generated(config, LINEAGE_PAGE, content=lineage))
+    files.append(File.generated(config, "columns.md", content=_columns_page()))
     return files
 
 
@@ -109,6 +123,15 @@ def repaired(page: str) -> str:
         The same page where dbt has repaired them.
     """
     return FAVICON.sub("", page).replace(TEMPLATE, FILLED_LATER)
+
+
+def columns_page(tables: list[dict[str, Any]]) -> str:
+    """A page that tells of each column what it is made of, and what is made of it.
+
+    Args:
+        tables: What `dbt_spark_cdc.lineage.as_json` returns of all tables.
+    """
+    return "\n\n".join([COLUMNS, *(_section(table) for table in tables)]) + "\n"
 
 
 def widened(markdown: str) -> str:
@@ -177,6 +200,46 @@ def _relinked(markdown: str, page: Path) -> str:
         return f"{match[1]}{path}{match[3] or ''}{match[4]}"
 
     return LINK.sub(there, markdown)
+
+
+def _columns_page() -> str:
+    try:
+        tables = read_tables(ROOT)
+    except BadProject:
+        return f"{COLUMNS}\n\nRun `make docs`: it asks dbt for the columns, and puts them here.\n"
+    return columns_page(as_json(tables, tables))
+
+
+def _section(table: dict[str, Any]) -> str:
+    """A heading and a table. It is HTML, in which names with underscores stay what they are."""
+
+    def linked(columns: list[dict[str, str]]) -> str:
+        return "<br>\n".join(
+            f'<a href="#{escape(one["id"])}.{escape(one["column"])}">'
+            f"{escape(one['table'])}.{escape(one['column'])}</a>"
+            for one in columns
+        )
+
+    def said(how: str | None) -> str:
+        if table["kind"] in ("final", "model"):
+            return f"<code>{escape(how)}</code>" if how else ""
+        return QUOTED.sub(r"<code>\1</code>", escape(how or ""))
+
+    # Between cells a blank, which tells words apart in the search.
+    rows = "\n".join(
+        f'<tr id="{escape(table["id"])}.{escape(column["name"])}">'
+        f'<td style="white-space: nowrap"><code>{escape(column["name"])}</code></td>'
+        f" <td>{escape(column['type'])}</td>"
+        f" <td>{linked(column['from'])}</td> <td>{said(column['how'])}</td>"
+        f" <td>{linked(column['used_by'])}</td></tr>"
+        for column in table["columns"]
+    )
+    headings = " ".join(f"<th>{name}</th>" for name in ("Column", "Type", "From", "How", "Used by"))
+    untraced = f"{table['untraced']}\n\n" if table["untraced"] else ""
+    return (
+        f"## {table['table']} ({table['kind']})\n\n{untraced}"
+        f"<table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    )
 
 
 def _no_lineage() -> str:

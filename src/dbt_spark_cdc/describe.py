@@ -109,9 +109,11 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
             f"{', '.join(sorted(left_out))} orders the events and is left out of the tables; add "
             "it to the columns if it means something there"
         )
+    unfit = {name for name in types if not words.can_be_column(name)} - set(keys)
+    notes += [f"{name} is left out: {words.NO_COLUMN}" for name in types if name in unfit]
     if guessed:
         notes.append(f"types guessed from values: {', '.join(guessed)}")
-    columns = tuple(Column(name, types[name]) for name in types if name not in left_out)
+    columns = tuple(Column(name, types[name]) for name in types if name not in left_out | unfit)
     is_open = declaration.get("sequence_by") == TODO
     return Proposal(_config(sample, table, system, declaration, columns), notes, is_open)
 

@@ -161,11 +161,10 @@ def _complete(
     config, notes = table.config, list(table.notes)
     columns = []
     for column in config.columns:
-        bad = words.is_reserved(column.name) or words.NOT_IN_COLUMN.search(column.name)
-        if bad:
-            notes.append(f"{column.name} is left out: Delta or the package does not take the name")
-        else:
+        if words.can_be_column(column.name):
             columns.append(column)
+        else:
+            notes.append(f"{column.name} is left out: {words.NO_COLUMN}")
     names = tuple(column.name for column in columns)
     declaration = dict(config.declaration)
     order = orders.get(config.table, orders.get("", ""))

@@ -51,7 +51,18 @@ ARROW_LINES = pa.schema(
         ("_checksum", pa.string()),
     ]
 )
+# What tables of the first version lack.
 ADDED = {"_size": "bigint", "_modified_at": "timestamp", "_checksum": "string"}
+RAW = {
+    "value": "string",
+    "_file": "string",
+    "_row": "bigint",
+    "_landed_at": "timestamp",
+    "_batch": "bigint",
+    "_problem": "string",
+    "_table": "string",
+    **ADDED,
+}
 LOG = (
     "_table string, _file string, _batch bigint, _landed_at timestamp, lines bigint,"
     " unreadable bigint, problem string, bytes bigint, modified_at timestamp, checksum string"
@@ -502,11 +513,7 @@ def _create_raw(session: Any, raw: str) -> None:
         session.sql,
         session,
         raw,
-        "select cast(null as string) as value, cast(null as string) as _file,"
-        " cast(null as bigint) as _row, cast(null as timestamp) as _landed_at,"
-        " cast(null as bigint) as _batch, cast(null as string) as _problem,"
-        " cast(null as string) as _table, cast(null as bigint) as _size,"
-        " cast(null as timestamp) as _modified_at, cast(null as string) as _checksum",
+        "select " + ", ".join(f"cast(null as {kind}) as {name}" for name, kind in RAW.items()),
         "partitioned by (_table)"
         " tblproperties ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')",
     )

@@ -193,12 +193,12 @@ class Project:
 
     def tables(self) -> list[CdcTable]:
         """Returns the tables that the package keeps, by name."""
-        finals = [node for node in self._nodes() if _is_final(node)]
-        histories = {node["unique_id"]: node for node in self._nodes() if _is_history(node)}
+        finals = [node for node in self._nodes() if is_final(node)]
+        histories = {node["unique_id"]: node for node in self._nodes() if is_history(node)}
         found = []
         for final in finals:
             above = [self.node(unique_id) for unique_id in final["depends_on"]["nodes"]]
-            history = next((node for node in above if _is_history(node)), None)
+            history = next((node for node in above if is_history(node)), None)
             histories.pop((history or final)["unique_id"], None)
             found.append(self._table(history, final))
         found += [self._table(history, None) for history in histories.values()]
@@ -251,7 +251,7 @@ class Project:
         for node in self._nodes():
             reads = (node.get("depends_on") or {}).get("nodes", [])
             if (
-                _uses(node, "macro.cdc.quarantine")
+                uses(node, "macro.cdc.quarantine")
                 and (table.source or {}).get("unique_id") in reads
             ):
                 return node
@@ -262,7 +262,7 @@ class Project:
         return [
             node
             for node in self._nodes()
-            if _uses(node, "macro.cdc.audit") and node["config"]["materialized"] == "table"
+            if uses(node, "macro.cdc.audit") and node["config"]["materialized"] == "table"
         ]
 
     def charted(self) -> list[Node]:
@@ -298,8 +298,8 @@ class Project:
         return CdcTable(
             name=(final or history or {})["name"],
             source=source,
-            staging=next((n for n in above if _uses(n, "macro.cdc.events")), None),
-            resolver=next((n for n in above if _is_resolver(n)), None),
+            staging=next((n for n in above if uses(n, "macro.cdc.events")), None),
+            resolver=next((n for n in above if is_resolver(n)), None),
             history=history,
             final=final,
         )
@@ -358,15 +358,12 @@ def open_project(
         BadProject: Something of it is missing or wrong.
     """
     root = folder.resolve()
-    settings = project_settings(root)
+    target_path = target_folder(root)
     credentials = load_credentials(root, profiles, target)
-    target_path = root / (
-        os.environ.get("DBT_TARGET_PATH") or settings.get("target-path", "target")
-    )
     last_run = read_last_run(target_path / "run_results.json", target)
     if parse and (target or not (target_path / "manifest.json").exists()):
         dbt_result(["parse"], root, profiles, target)
-    manifest = _json(target_path / "manifest.json")
+    manifest = read_artifact(target_path / "manifest.json")
     if not manifest:
         raise BadProject(
             f"{target_path / 'manifest.json'} is missing or damaged: run `dbt parse` in {root}."
@@ -377,13 +374,26 @@ def open_project(
     return Project(root, target_path, manifest, local, elsewhere, last_run)
 
 
+def target_folder(root: Path) -> Path:
+    """Returns the folder where dbt leaves the artifacts of a project.
+
+    Args:
+        root: Folder of dbt_project.yml.
+
+    Raises:
+        BadProject: There is no such file, or it is none of a project.
+    """
+    settings = project_settings(root)
+    return root / (os.environ.get("DBT_TARGET_PATH") or settings.get("target-path", "target"))
+
+
 def table_names(folder: Path) -> list[str]:
     """Returns the names of a project's tables, for shells that complete words.
 
     Args:
         folder: Folder of the dbt project.
     """
-    manifest = _json(folder / "target" / "manifest.json")
+    manifest = read_artifact(folder / "target" / "manifest.json")
     if not manifest:
         return []
     known = Project(folder, folder / "target", manifest, None, "", None)
@@ -487,7 +497,7 @@ def read_last_run(path: Path, target: str | None = None) -> LastRun | None:
     Returns:
         None where there is no such file, or another command or target wrote it.
     """
-    found = _json(path)
+    found = read_artifact(path)
     arguments = found.get("args") or {}
     if arguments.get("which") not in BUILDING or arguments.get("target") not in (None, target):
         return None
@@ -521,19 +531,40 @@ def _local(credentials: Credentials) -> tuple[SparkCdcCredentials | None, str]:
     return credentials, ""
 
 
-def _uses(node: Node, macro: str) -> bool:
+def uses(node: Node, macro: str) -> bool:
+    """Returns whether a node's SQL calls a macro.
+
+    Args:
+        node: A node of the manifest.
+        macro: dbt's unique id of the macro.
+    """
     return macro in (node.get("depends_on") or {}).get("macros", [])
 
 
-def _is_history(node: Node) -> bool:
+def is_history(node: Node) -> bool:
+    """Returns whether a node is a history of the package.
+
+    Args:
+        node: A node of the manifest.
+    """
     return (node.get("config") or {}).get("strategy") == "cdc.scd2"
 
 
-def _is_final(node: Node) -> bool:
-    return node["resource_type"] == "model" and _uses(node, "macro.cdc.current")
+def is_final(node: Node) -> bool:
+    """Returns whether a node is a final table.
+
+    Args:
+        node: A node of the manifest.
+    """
+    return node["resource_type"] == "model" and uses(node, "macro.cdc.current")
 
 
-def _is_resolver(node: Node) -> bool:
+def is_resolver(node: Node) -> bool:
+    """Returns whether a node is a model that follows changing keys.
+
+    Args:
+        node: A node of the manifest.
+    """
     config = node.get("config") or {}
     return node.get("language") == "python" and config.get("unique_key") == "_event_id"
 
@@ -551,7 +582,12 @@ def instant(text: Any) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_artifact(path: Path) -> dict[str, Any]:
+    """Returns what a JSON file of dbt's holds; nothing where it is missing or damaged.
+
+    Args:
+        path: The file.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -23,7 +23,8 @@ ON_BAD_EVENT = ("quarantine", "fail")
 # Names that end up in file names, model names and Jinja: dbt's own rule.
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Characters that Delta refuses in the name of a column.
-NOT_IN_COLUMN = re.compile(r"[ ,;{}()\n\t=]")
+NOT_IN_COLUMN = re.compile(r"[ ,;{}()\n\t=`]")
+NO_COLUMN = "Delta or the package does not take the name"
 TAG = re.compile(r"[\w.:/-]+")
 
 # As the macro _is_reserved has them.
@@ -134,6 +135,15 @@ def quoted(name: str) -> str:
 def is_identifier(name: str) -> bool:
     """Whether a name can stand in file names, model names and SQL as it is."""
     return IDENTIFIER.fullmatch(name) is not None
+
+
+def can_be_column(name: str) -> bool:
+    """Returns whether Delta and the package take a name for a declared column.
+
+    Args:
+        name: A column's name.
+    """
+    return not (is_reserved(name) or NOT_IN_COLUMN.search(name))
 
 
 def is_reserved(column: str) -> bool:

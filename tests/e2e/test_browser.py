@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,11 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
 
 from dbt_spark_cdc.report import write_report
 from scripts.site.pages import repaired
 from tests.e2e.conftest import ROOT
 from tests.e2e.servers import dbt
+from tests.unit.cli.test_lineage import MART, artifacts
 from tests.unit.cli.warehouses import (
     COUNTED,
     Delta,
@@ -209,3 +213,43 @@ def test_search_finds_a_table_and_the_graph_draws(browser: Any, site: Path) -> N
     # The folders of the menu have icons.
     assert page.locator(".menu-icon-off use[href^='#icn-']").count() > 0
     assert heard == Heard([site.as_uri()], [])
+
+
+@pytest.fixture(scope="module")
+def columns(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page about columns in a site of its own."""
+    folder = tmp_path_factory.mktemp("columns")
+    for name, artifact in zip(("manifest", "catalog"), artifacts(mart=MART), strict=True):
+        (folder / f"{name}.json").write_text(json.dumps(artifact))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DBT_TARGET_PATH", str(folder))
+        settings = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder / "site"))
+        settings.plugins.on_startup(command="build", dirty=False)
+        build(settings)
+    return folder / "site" / "columns.html"
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_column_is_followed_to_its_events(
+    browser: Any, columns: Path, scheme: str, size: dict[str, int]
+) -> None:
+    page, heard = opened(browser, columns, color_scheme=scheme, viewport=size)
+    for column in ("people.mail", "history.mail", "stg.mail", "app.people.mail"):
+        page.get_by_role("link", name=column, exact=True).first.click()
+    assert page.url.endswith("#source.p.app.people.mail")
+    row = page.locator(":target")
+    assert "formerly email, address" in row.inner_text()
+    assert row.evaluate("row => row.getBoundingClientRect().top < innerHeight")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert heard.errors == []
+
+
+def test_search_finds_a_column(browser: Any, columns: Path) -> None:
+    page, heard = opened(browser, columns, viewport=WIDE)
+    search = page.get_by_placeholder("Search")
+    search.click()
+    # Letter by letter: the page searches after a key.
+    search.press_sequentially("person_id orders")
+    page.locator(".md-search-result__link", has_text="orders (seed)").first.wait_for()
+    assert heard.errors == []

@@ -176,3 +176,30 @@ def test_the_lineage_is_dbts_page_without_its_two_faults(hooks: ModuleType) -> N
     )
     # Icons that stand in the page as they are stay so.
     assert hooks.repaired(icon % "#icn-") == icon % "#icn-"
+
+
+def test_columns_link_to_what_they_are_made_of(hooks: ModuleType) -> None:
+    column = {"type": "int", "how": None, "from": [], "used_by": []}
+    made = {"table": "b", "id": "model.p.b", "column": "y"}
+    tables = [
+        {
+            "table": "a",
+            "id": "model.p.a",
+            "kind": "staging",
+            "untraced": None,
+            "columns": [{**column, "name": "x<y", "how": "field `x` of `v`", "used_by": [made]}],
+        },
+        {
+            "table": "b",
+            "id": "model.p.b",
+            "kind": "model",
+            "untraced": "Nobody knows.",
+            "columns": [{**column, "name": "y", "type": "array<int>", "how": "`x` < 1"}],
+        },
+    ]
+    page = hooks.columns_page(tables)
+    assert '<tr id="model.p.a.x&lt;y">' in page
+    assert "field <code>x</code> of <code>v</code>" in page
+    assert '<a href="#model.p.b.y">b.y</a>' in page and '<tr id="model.p.b.y">' in page
+    assert "## b (model)\n\nNobody knows.\n\n<table>" in page
+    assert "<td>array&lt;int&gt;</td>" in page and "<code>`x` &lt; 1</code>" in page

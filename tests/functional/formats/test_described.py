@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 from click.testing import CliRunner
+from dbt.adapters.sparkcdc.cursor import quoted
 
 from dbt_spark_cdc.cli import main
 from tests.functional.formats.decoding import Decoding, source_yaml
@@ -16,6 +17,7 @@ from tests.unit.cli.test_describe import FORMATS, POSITIONS, without
 TABLES = {
     "flagged": "flag,emp_no,salary,seq\n i,7,10.50,9\nU,7,11.00,10\nD,7,,11\n",
     "flagged_by_time": "op,id,changed_at\nI,1,2026-01-01 10:00:00Z\nU,1,2026-01-02 10:00:00Z\n",
+    "odd_names": "op,id,back`tick,_op,seq\nI,1,2,3,1\nU,1,3,4,2\n",
     "dms_files": "Op,id,BI_id,scn\nI,1,,1\nU,2,1,2\n",
 }
 
@@ -44,7 +46,7 @@ def rows_sql(rows: list[dict[str, Any]]) -> str:
         for row in rows
     )
     values = ", ".join(f"({values})" for values in lines)
-    return f"select * from values {values} as t ({', '.join(names)})"
+    return f"select * from values {values} as t ({', '.join(map(quoted, names))})"
 
 
 class TestDescribed(Decoding):

@@ -41,10 +41,8 @@ def always(table: Table) -> bool:
 def add_column(table: Table) -> str:
     """The source gets a column, and the declaration too."""
     column = table.new_column(["text", "whole", "day"])
+    add_to_raw(table, column.name, column.raw_kind)
     table.others.append(column)
-    table.sql(
-        f"alter table {{s}}.{table.raw_table} add columns ({quoted(column.name)} {column.raw_kind})"
-    )
     return f"column {column.name} added"
 
 
@@ -79,11 +77,9 @@ def widen(table: Table) -> str:
 
 def rename(table: Table) -> str:
     column = table.draw.choice(table.keys + table.declared)
-    former = column.name
-    column.names.append(table.new_name())
-    table.sql(
-        f"alter table {{s}}.{table.raw_table} add columns ({quoted(column.name)} {column.raw_kind})"
-    )
+    former, name = column.name, table.new_name()
+    add_to_raw(table, name, column.raw_kind)
+    column.names.append(name)
     table.key_names_changed |= column in table.keys
     return f"column {former} renamed to {column.name}"
 
@@ -202,11 +198,8 @@ def change_sequence(table: Table) -> str:
 def declare_refused_name(table: Table) -> str:
     """A column that no table of Delta's or of the package can have."""
     name = table.draw.choice(list(REFUSED_NAMES))
-    column = Column([name], "text")
-    table.others.append(column)
-
-    def take_back() -> None:
-        table.others.remove(column)
+    table.refused_columns = [Column([name], "text")]
+    take_back = table.refused_columns.clear
 
     table.refusal = Refusal(f"column {name}", {table.staging: REFUSED_NAMES[name]}, take_back)
     return f"column {name} declared (to be refused)"
@@ -231,8 +224,7 @@ def delete_raw(table: Table) -> str:
 
 def recreate_raw(table: Table) -> str:
     table.sql(f"drop table {{s}}.{table.raw_table}")
-    columns = ", ".join(f"{quoted(n)} {kind}" for n, kind in table.raw_columns().items())
-    table.sql(f"create table {{s}}.{table.raw_table} ({columns}) using delta")
+    table.create_raw()
     table.raw = []
     table.lost_events = table.reads_all = True
     return "raw table created anew"

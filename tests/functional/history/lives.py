@@ -48,7 +48,6 @@ COLUMN_NAMES = [
     "dash-ed",
     "it's",
     'quo"te',
-    "back`tick",
     "日本",
     "🙂",
     "_x",
@@ -124,6 +123,7 @@ COLUMN_NAMES = [
 # What is refused as a column's name, and what must be said of it.
 REFUSED_NAMES = {
     "two words": "has a character that Delta does not take",
+    "back`tick": "has a character that Delta does not take",
     "a,b": "has a character that Delta does not take",
     "${x}": "has a character that Delta does not take",
     "_seq": "has a name that the package uses itself",
@@ -374,6 +374,7 @@ class Table:
         self.versions: set[Version] | None = None
         self.current: set[Version] | None = None
         self.refusal: Refusal | None = None
+        self.refused_columns: list[Column] = []  # which no raw table has
 
     def new_column(self, families: list[str]) -> Column:
         return Column([self.new_name()], self.draw.choice(families))
@@ -415,7 +416,7 @@ class Table:
 
     @property
     def declared(self) -> list[Column]:
-        return [column for column in self.others if column.is_declared]
+        return [column for column in self.others + self.refused_columns if column.is_declared]
 
     # What the project's files say.
 
@@ -504,6 +505,14 @@ class Table:
         """Columns of the raw table: one for each name that a column had."""
         named = {name: c.raw_kind for c in self.keys + self.others for name in c.names}
         return named | self.control_columns()
+
+    def create_raw(self) -> None:
+        """Creates the raw table, to which columns of any type can be added."""
+        columns = ", ".join(f"{quoted(n)} {kind}" for n, kind in self.raw_columns().items())
+        self.sql(
+            f"create table {{s}}.{self.raw_table} ({columns}) using delta"
+            " tblproperties ('delta.feature.timestampNtz' = 'supported')"
+        )
 
     def raw_row(self, event: Event) -> tuple[Any, ...]:
         """An event as the raw table holds it."""

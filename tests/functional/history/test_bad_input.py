@@ -44,6 +44,7 @@ sources:
           - {name: state}
           - {name: _seq, data_type: int}
           - {name: is open, data_type: boolean}
+          - {name: a`b, data_type: int}
 """
 
 
@@ -126,7 +127,8 @@ class TestBadInput:
             "column `state` has no data_type.",
             "column `_seq` has a name that the package uses itself.",
             "column `is open` has a character that Delta does not take in names",
-            "key column `nr` is not among the declared columns (id, state, _seq, is open).",
+            "key column `nr` is not among the declared columns (id, state, _seq, is open, a`b).",
+            "column `a`b` has a character that Delta does not take in names",
             "`on_bad_event` is `drop`. It is `quarantine` (default) or `fail`.",
         ):
             assert f"app.orders (models/sources.yml): {message}" in str(refusal.value)

@@ -31,14 +31,30 @@ sources:
       - {{name: mended, identifier: raw_mended, columns: *columns}}
       - {{name: ends, identifier: raw_ends, columns: *columns}}
       - {{name: beside, identifier: raw_beside, columns: *columns}}
+      - name: narrowed
+        identifier: raw_narrowed
+        config: {{meta: {{cdc: {{track_history_columns: [a]{narrowed}}}}}}}
+        columns:
+          - {{name: id, data_type: int}}
+          - {{name: a, data_type: string}}
+          - {{name: b, data_type: string}}
+      - name: literal
+        identifier: raw_literal
+        config: {{meta: {{cdc: {{keys: ["true", "from"]}}}}}}
+        columns:
+          - {{name: "true", data_type: string}}
+          - {{name: "from", data_type: int}}
+          - {{name: "null", data_type: string}}
       - name: timed
         identifier: raw_timed
         columns: [{{name: id, data_type: timestamp}}, {{name: a, data_type: string}}]
 """
-BEFORE = SOURCES.format(declared=DECLARED, renames="", column="label")
-AFTER = SOURCES.format(declared=DECLARED, renames="renames: {name: label}", column="name")
-HISTORIES = ("named", "feed", "hooked", "mended", "ends", "beside", "timed")
-FINALS = ("named", "feed", "hooked", "mended", "timed")
+BEFORE = SOURCES.format(declared=DECLARED, renames="", column="label", narrowed="")
+RENAMED = {"declared": DECLARED, "renames": "renames: {name: label}", "column": "name"}
+AFTER = SOURCES.format(**RENAMED, narrowed="")
+NARROWED = SOURCES.format(**RENAMED, narrowed=", except_columns: [b]")
+HISTORIES = ("named", "feed", "hooked", "mended", "ends", "beside", "timed", "literal", "narrowed")
+FINALS = ("named", "feed", "hooked", "mended", "timed", "literal")
 ZONE = """, pre_hook: 'set time zone ''{{ var("zone", "UTC") }}'''"""
 # Statements of another adapter on this one, where a variable asks for them.
 PORTABLE = """
@@ -75,6 +91,7 @@ class TestFinalTraps:
     def models(self) -> dict[str, str]:
         hook = "{{ config(post_hook='update {{ this }} set a = upper(a)') }}"
         finals = {n: FINAL.format(read=f"{n}_history") for n in FINALS}
+        finals["literal"] = finals["literal"].replace("['id']", "['true', 'from']")
         return {
             **{f"{n}_final.sql": (hook if n == "hooked" else "") + finals[n] for n in FINALS},
             "sources.yml": BEFORE,
@@ -86,9 +103,10 @@ class TestFinalTraps:
         lines = []
         for name in HISTORIES:
             hook = ZONE if name == "timed" else ""
+            keys = '["true", "from"]' if name == "literal" else "[id]"
             lines.append(
                 f"  - name: {name}_history\n    relation: ref('stg_{name}')\n    config:"
-                f" {{strategy: cdc.scd2, unique_key: [id], file_format: delta{hook}}}\n"
+                f" {{strategy: cdc.scd2, unique_key: {keys}, file_format: delta{hook}}}\n"
             )
         return {"snapshots.yml": "version: 2\nsnapshots:\n" + "".join(lines)}
 
@@ -106,14 +124,18 @@ class TestFinalTraps:
         for name in HISTORIES:
             time = "timestamp" if name == "timed" else "int"
             value = "label" if name == "named" else "a"
+            key = "`true` string, `from` int" if name == "literal" else f"id {time}"
+            value = {"literal": "`null`", "narrowed": "a string, b"}.get(name, value)
             project.run_sql(
                 f"create table {project.test_schema}.raw_{name}"
-                f" (id {time}, op string, seq {time}, {value} string, batch int) using delta"
+                f" ({key}, op string, seq {time}, {value} string, batch int) using delta"
             )
         for name in ("named", "feed", "hooked", "mended", "beside"):
             self.arrive(project, name, "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1)")
         self.arrive(project, "ends", "(1, 'I', 1, 'a', 1)", "(2, 'D', 5, null, 1)")
         self.arrive(project, "timed", moment(1, 1), moment(2, 2))
+        self.arrive(project, "literal", "('K', 1, 'I', 1, 'a', 1)", "('K', 2, 'I', 2, 'b', 1)")
+        self.arrive(project, "narrowed", "(1, 'I', 1, 'a', 'b', 1)", "(2, 'I', 2, 'a', 'b', 1)")
         run_dbt(["build"])
 
     def test_a_rename_waits_for_the_staging_view(self, project: Any) -> None:
@@ -131,6 +153,33 @@ class TestFinalTraps:
         ]
         found = rows(project, "select id, name from {s}.named_final order by id")
         assert found == [(1, "b"), (2, "z")]
+
+    def test_the_last_untracked_column_is_dropped(self, project: Any) -> None:
+        write_file(NARROWED, project.project_root, "models", "sources.yml")
+        self.arrive(project, "narrowed", "(1, 'U', 3, 'c', 'd', 3)")
+        run_dbt(["build", "--select", "+narrowed_history"])
+        assert self.versions(project, "narrowed", "a, b") == [
+            (1, "a", "b", 1, 3),
+            (1, "c", None, 3, None),
+            (2, "a", "b", 2, None),
+        ]
+
+    def test_names_that_are_words_of_sql(self, project: Any) -> None:
+        """Delta writes names into the condition of an overwrite without their backticks."""
+        final = "select `true`, `from`, `null` from {s}.literal_final order by 2"
+        for seq, expected in ((3, [("K", 1, "c3"), ("K", 2, "b")]), (4, [("K", 1, "c4")])):
+            self.arrive(project, "literal", f"('K', 1, 'U', {seq}, 'c{seq}', {seq})")
+            if seq == 4:
+                self.arrive(project, "literal", "('K', 2, 'D', 4, null, 4)")
+            run_dbt(["build", "--select", "+literal_final"])
+            assert rows(project, final) == expected
+        versions = "select `from`, `null`, _seq, _seq_end from {s}.literal_history order by 1, 3"
+        assert rows(project, versions) == [
+            (1, "a", 1, 3),
+            (1, "c3", 3, 4),
+            (1, "c4", 4, None),
+            (2, "b", 2, 4),
+        ]
 
     def test_a_feed_whose_files_are_gone_is_not_needed(self, project: Any) -> None:
         history = f"{project.test_schema}.feed_history"

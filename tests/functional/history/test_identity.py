@@ -20,6 +20,7 @@ TABLES = {
     "keyless": f"{FLAGGED}, keys: []",
     "keyless_alone": f"{FLAGGED}, keys: [], history: false",
     "sent_again": f"{FLAGGED}, keys: [id], arrival: batch",
+    "partial": f"{FLAGGED}, keys: [id], ignore_null_updates: true",
     "envelope": "format: debezium, keys: [id], sequence_by: cast(_message.source.lsn as bigint),"
     " event_time: false",
 }
@@ -49,6 +50,9 @@ EVENTS = [
     (4, "I", 6, "a", "v"),
     (4, "I", 6, "a", "w"),
     (9, "D", 7, None, "z"),
+    (5, "I", 8, "a", "x"),
+    # Where NULL is no value, this one says nothing of the city.
+    (5, "U", 9, "b", None),
 ]
 
 
@@ -168,7 +172,14 @@ class TestIdentity:
         found = self.current(story, name)
         assert found[:2] == [(1, "b", "x", "g2"), (3, "a", None, "g5")]
         # Which of two events at one position comes last is arbitrary; that it is one row, is not.
-        assert [row[:2] for row in found[2:]] == [(4, "a")]
+        assert [row[:2] for row in found[2:]] == [(4, "a"), (5, "b")]
+
+    def test_an_event_leaves_a_new_column_as_it_is(self, story: Any) -> None:
+        found = [version[:5] for version in self.versions(story, "partial") if version[0] == 5]
+        assert found == [(5, "a", 8, 9, "x"), (5, "b", 9, None, "x")]
+        assert self.current(story, "partial")[-1][:3] == (5, "b", "x")
+        found = [version[:5] for version in self.versions(story, "whole") if version[0] == 5]
+        assert found == [(5, "a", 8, 9, "x"), (5, "b", 9, None, None)]
 
     @pytest.mark.parametrize("name", ["keyless", "keyless_alone"])
     def test_a_table_without_keys_has_each_row_once(self, story: Any, name: str) -> None:
@@ -178,6 +189,7 @@ class TestIdentity:
             (3, "a", None),
             (4, "a", "v"),
             (4, "a", "w"),
+            (5, "a", "x"),
         ]
         assert [row[:3] for row in self.current(story, name)] == expected
 
@@ -209,7 +221,7 @@ class TestIdentity:
             found = {n: self.current(story, n, "id, a, city") for n in TABLES}
             return found | {
                 f"{n}_history": [version[:5] for version in self.versions(story, n)]
-                for n in ("whole", "envelope")
+                for n in ("whole", "partial", "envelope")
             }
 
         before = seen()

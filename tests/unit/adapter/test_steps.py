@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dbt.adapters.sparkcdc import steps
+from dbt_common.exceptions import DbtRuntimeError
 
 EVENTS = pa.table(
     {
@@ -104,6 +105,20 @@ def test_keys_that_cannot_be_listed() -> None:
     assert steps.listing(pa.table({"id": [1, None], "part": [1, 1]}), keys) is None
     assert steps.listing(pa.table({"id": [1.5]}), [("id", "unknown")]) is None
     assert steps.listing(pa.table({"id": range(steps.MOST_LISTED + 1)}), [("id", "L")]) is None
+
+
+@pytest.mark.parametrize("name", ["true", "NULL", "from", "Not"])
+def test_names_that_a_condition_cannot_have(name: str) -> None:
+    rows = pa.table({name: [1], "id": [1]})
+    assert steps.listing(rows, [("id", "L"), (name, "L")]) is None
+    assert steps.key_bounds(rows[name], name, "L") is None
+    with pytest.raises(DbtRuntimeError, match=f"a column named `{name}`"):
+        steps.partition_condition(rows.select([name]))
+
+
+@pytest.mark.parametrize("name", ["true_", "user", "1e5", "a b"])
+def test_names_that_a_condition_can_have(name: str) -> None:
+    assert steps.listing(pa.table({name: [1]}), [(name, "L")]) is not None
 
 
 def test_partitions() -> None:

@@ -5,6 +5,16 @@ from __future__ import annotations
 import pytest
 from dbt.adapters.sparkcdc import types
 from dbt.adapters.sparkcdc.types import Add, Rename, Widen, evolution, is_wider, parse, statements
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 
 def test_a_type_without_parts() -> None:
@@ -174,3 +184,21 @@ def test_a_time_without_zone_is_a_feature_of_the_table(change: Add | Widen) -> N
     feature = "alter table s.t set tblproperties ('delta.feature.timestampNtz' = 'supported')"
     assert found[0] == feature
     assert len(found) > 1
+
+
+def test_names_of_fields_are_quoted_where_sql_wants_it() -> None:
+    inner = StructType([StructField("a:b", IntegerType()), StructField("tick`", StringType())])
+    outer = StructType([StructField("_image", inner), StructField("Größe", DecimalType(5, 1))])
+    text = types.text_of(ArrayType(outer))
+    assert text == "array<struct<_image:struct<`a:b`:int,`tick```:string>,`Größe`:decimal(5,1)>>"
+    item = parse(text).item
+    assert item is not None and item.fields is not None
+    assert list(item.fields) == ["_image", "Größe"]
+    assert list(item.fields["_image"].fields or {}) == ["a:b", "tick`"]
+    assert types.text_of(MapType(StringType(), inner)).startswith("map<string,struct<`a:b`:int,")
+    assert types.text_of(LongType()) == "bigint"
+
+
+def test_a_field_that_events_keep_is_there_whatever_its_name() -> None:
+    known = {"id": "int", "a:b": "int", "_events": "array<struct<_image:struct<`a:b`:int>>>"}
+    assert evolution(known, {"id": "int", "a:b": "int"}, ["a:b"], {}).changes == []

@@ -464,6 +464,14 @@ def test_before_images_of_dms_files_are_no_columns(tmp_path):
     assert declared(path)["columns"] == {"id": "bigint"}
 
 
+def test_names_that_no_column_can_have_are_left_out(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("op,id,a b,back`tick,_op,seq\nI,1,2,3,4,1\nU,1,3,4,5,2\n")
+    assert declared(path)["columns"] == {"id": "bigint"}
+    for name in ("a b", "back`tick", "_op"):
+        assert f"{name} is left out: Delta or the package does not take the name" in run(path)
+
+
 def test_dms_files_have_no_header(tmp_path):
     path = tmp_path / "LOAD1.csv"
     path.write_text("I,101,Smith\nU,101,Smith\nD,101,Smith\n")

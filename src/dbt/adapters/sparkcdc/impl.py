@@ -367,7 +367,7 @@ class SparkCdcAdapter(SparkAdapter):
         spark = self.connections.get_thread_connection().handle.spark
         with self.connections.exception_handler(sql):
             fields = spark.sql(sql).schema.fields
-        return {field.name: field.dataType.simpleString() for field in fields}
+        return {field.name: types.text_of(field.dataType) for field in fields}
 
     @available.parse_none
     def evolve(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from dbt.adapters.sparkcdc.cursor import literal, quoted
+from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,10 @@ MOST_LITERAL_CHARS = 100_000
 MOST_GROUPS = 50
 # A long text as the border of a range only makes a statement longer.
 MOST_BORDER_CHARS = 100
+
+# Delta parses the condition of REPLACE WHERE once more, from a text in which Spark leaves keywords
+# without backticks. These words are no names there.
+NOT_NAMES = frozenset(["false", "from", "not", "null", "select", "true", "values"])
 
 _numbers = count(1)
 
@@ -129,9 +134,12 @@ def key_bounds(values: pa.ChunkedArray, key: str, suffix: str | None) -> dict[st
         values: The keys; NULL is none.
         key: The column's name.
         suffix: See `event_facts`.
+
+    Returns:
+        None where there are no keys, or a condition cannot name them.
     """
     keys = values.drop_null().unique()
-    if suffix == "unknown" or not len(keys) or not _is_readable(keys):
+    if suffix == "unknown" or not len(keys) or not _is_readable(keys) or not _can_name(key):
         return None
     # Spark compares texts by their bytes.
     texts = sorted(keys.to_pylist(), key=lambda v: v.encode() if isinstance(v, str) else v)
@@ -181,7 +189,16 @@ def partition_condition(rows: pa.Table) -> str:
 
     Args:
         rows: The values of the partition columns, a row a partition.
+
+    Raises:
+        DbtRuntimeError: A partition column has a name that such a condition cannot have.
     """
+    for name in rows.column_names:
+        if not _can_name(name):
+            raise DbtRuntimeError(
+                f"cdc: Delta cannot overwrite partitions of a column named `{name}`, a word of SQL."
+                " Nothing was written. Rename the column, or use `incremental_strategy: merge`."
+            )
     names = [quoted(name) for name in rows.column_names]
     partitions = []
     for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
@@ -238,9 +255,11 @@ def listing(rows: pa.Table, columns: Sequence[tuple[str, str | None]]) -> str | 
         columns: Key columns, each with the suffix of its literals as for `event_facts`.
 
     Returns:
-        None where the keys are too many, or of types whose literals cannot be written.
+        None where the keys are too many, or a condition cannot name them.
     """
-    if len(rows) > MOST_LISTED or any(suffix == "unknown" for _, suffix in columns):
+    if len(rows) > MOST_LISTED:
+        return None
+    if any(suffix == "unknown" or not _can_name(name) for name, suffix in columns):
         return None
     if any(rows[name].null_count or not _is_readable(rows[name]) for name, _ in columns):
         return None
@@ -273,6 +292,11 @@ def _is_one_of(names: list[str], keys: list[tuple[str, ...]]) -> str | None:
             return None
         conditions.append(f"({names[fewest]} = {value} and {inner})")
     return f"({' or '.join(conditions)})"
+
+
+def _can_name(column: str) -> bool:
+    """Whether a condition of REPLACE WHERE can name a column."""
+    return column.lower() not in NOT_NAMES
 
 
 def _is_readable(values: pa.ChunkedArray | pa.Array) -> bool:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dbt.adapters.sparkcdc.cursor import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 # Digits that an integer can have.
 INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
@@ -20,6 +24,7 @@ WIDER = {
     "float": "double",
     "date": "timestamp_ntz",
 }
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
@@ -87,8 +92,27 @@ class Evolution:
     problems: list[str] = field(default_factory=list)
 
 
+def text_of(data_type: DataType) -> str:
+    """Returns a type as SQL takes it. `simpleString` writes names of fields without quotes.
+
+    Args:
+        data_type: The type.
+    """
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(data_type, StructType):
+        named = ((field.name, text_of(field.dataType)) for field in data_type.fields)
+        fields = (f"{n if _PLAIN.fullmatch(n) else quoted(n)}:{kind}" for n, kind in named)
+        return f"struct<{','.join(fields)}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{text_of(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{text_of(data_type.keyType)},{text_of(data_type.valueType)}>"
+    return data_type.simpleString()
+
+
 def parse(text: str) -> SparkType:
-    """Reads a type, as `describe` and `simpleString` write it: `struct<a:int,b:array<string>>`.
+    """Reads a type, as `text_of` and declarations write it: `struct<a:int,b:array<string>>`.
 
     Args:
         text: The type. One that holds no others is not looked into.

@@ -148,6 +148,35 @@ unmentioned_events as (
     from known_events
     left anti join new_events on known_events.`id` <=> new_events.`id` and known_events.`_seq` <=> new_events.`_seq` and known_events.`_event_id` <=> new_events.`_event_id`
 ),
+identical_events as (
+    select
+        known.`id`,
+        given._values as _values,
+        given._op,
+        given._seq,
+        given._ts,
+        known._event_id,
+        given._unset,
+        given._event_id as _given_event_id,
+        1 as _of_known,
+        1 as _of_given
+    from known_events as known
+    inner join (
+        select
+            `id`,
+            _op,
+            _seq,
+            any_value(_ts) as _ts,
+            _event_id,
+            any_value(_values) as _values,
+            any_value(_unset) as _unset
+        from new_events
+        group by `id`, _op, _seq, _event_id
+    ) as given
+        on
+            known.`id` <=> given.`id` and known.`_seq` <=> given.`_seq` and known.`_event_id` <=> given.`_event_id`
+            and if(known._op = 'I', 'U', known._op) = if(given._op = 'I', 'U', given._op)
+),
 
 candidate_events as (
     select
@@ -178,6 +207,9 @@ recognized_events as (
     select *
     from candidate_events
     where _of_known = 1 and _of_given = 1
+    union all
+    select *
+    from identical_events
 ),
 
 other_new_events as (
