@@ -40,7 +40,7 @@ identical_events as (
         given._seq,
         {{ "given._ts," if spec.time == "_ts" }}
         known._event_id,
-        given._unset,
+        {{ cdc._unset_of_both(spec) }},
         given._event_id as _given_event_id,
         1 as _of_known,
         1 as _of_given
@@ -71,7 +71,7 @@ candidate_events as (
         given._seq,
         {{ "given._ts," if spec.time == "_ts" }}
         known._event_id,
-        given._unset,
+        {{ cdc._unset_of_both(spec) }},
         given._event_id as _given_event_id,
         row_number() over (
             partition by {{ cdc._column_list(spec.key_columns, "known") }}, known._seq, known._event_id order by given._event_id
@@ -146,6 +146,20 @@ recalled_events as (
         {%- do fields.append(("known" if column in spec.dropped else "given") ~ "._values." ~ name ~ " as " ~ name) -%}
     {%- endfor -%}
     {{ return("struct(" ~ (fields | join(", ")) ~ ")" if spec.dropped else "given._values") }}
+{%- endmacro %}
+
+
+{#-
+    The columns that an event carries no value for, as it is read now; of dropped columns as the table knows them. A known event that said
+    nothing of a column still takes the value of the version before it after the column was dropped.
+-#}
+{% macro _unset_of_both(spec) -%}
+    {%- set dropped = [] -%}
+    {%- for column in spec.dropped -%}{%- do dropped.append(cdc._literal(column)) -%}{%- endfor -%}
+    {{ return(
+        "array_union(given._unset, array_intersect(known._unset, array(" ~ (dropped | join(", ")) ~ "))) as _unset" if dropped and spec.partial
+        else "given._unset"
+    ) }}
 {%- endmacro %}
 
 
