@@ -1,4 +1,4 @@
-{#- The body of a staging model: the good events of a raw table in the canonical form, one row an event. -#}
+{#- The body of a staging model: the good events of a raw table in the canonical form, one row per event. -#}
 {% macro events(relation) -%}
     {{ return(adapter.dispatch("events", "cdc")(relation)) }}
 {%- endmacro %}

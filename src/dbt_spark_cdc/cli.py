@@ -141,7 +141,7 @@ def describe(
     profiles_dir: Path | None,
     target: str | None,
 ) -> None:
-    """Tells the change format of a FILE (JSON, CSV, Parquet; .gz too) or TABLE, and declares it.
+    """Recognizes the change format of a FILE (JSON, CSV, Parquet, gzip) or TABLE and declares it.
 
     Exit codes: 0 described, 1 no format fits, 2 it cannot be read.
     """
@@ -235,7 +235,7 @@ def status(
 @click.option("--project-dir", type=_FOLDER, default=".", help="Folder of the dbt project.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_lineage(table: str | None, project_dir: Path, as_json: bool) -> None:
-    """Shows which columns each column of a table is made of, and which are made of it.
+    """Shows which columns each column of a table is derived from, and which are derived from it.
 
     TABLE is a model, a snapshot, a seed or SOURCE.TABLE; without it, all tables are listed. The
     artifacts of `dbt docs generate` are all that is read. Exit codes: 0 shown, 2 no such table,
@@ -271,7 +271,7 @@ def explain(
     key: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Tells what the next build would read and write, and with --key why a row is as it is.
+    """Shows what the next build would read and write, and with --key why a row is as it is.
 
     Without --key no Spark is started. Exit codes: 0 explained, 2 no such table, key or project.
     """
@@ -369,14 +369,14 @@ def _console() -> Console:
 @click.option(
     "--first",
     multiple=True,
-    help="dbt selector of nodes to build before each look, such as landing models. Repeatable.",
+    help="dbt selector of nodes to build before each check, such as landing models. Repeatable.",
 )
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
-    help="Seconds between two looks at the source tables.",
+    help="Seconds between two checks of the source tables.",
 )
 @click.option(
     "--full-every",

@@ -35,9 +35,11 @@ _BUILD = ("dbt deps", "dbt build")
 @click.option("--postgres", is_flag=True, help="The database that PGHOST, PGDATABASE, ... name.")
 @click.option("--table", default="", help="SCHEMA.TABLE of the warehouse that holds events.")
 @click.option("--raw-table", default="", help="SCHEMA.TABLE that will hold the events.")
-@click.option("--payload", default="", help="Its column with the event's text. [default: value]")
+@click.option(
+    "--payload", default="", help="Column of --raw-table with the event's text. [default: value]"
+)
 @click.option("--format", "format_name", default="", help="Change format, with --ddl, --postgres.")
-@click.option("--only", multiple=True, help="Take this table only. Repeatable.")
+@click.option("--only", multiple=True, help="Include this table only. Repeatable.")
 @click.option("--key", "keys", multiple=True, help="[TABLE=]COLUMN[,COLUMN], or none. Repeatable.")
 @click.option("--sequence-by", multiple=True, help="[TABLE=]EXPRESSION of the order. Repeatable.")
 @click.option("--operation", default="", help="Column of the flag, for the format flagged.")

@@ -41,12 +41,16 @@ def capture() -> None:
 )
 @click.option("--dsn", default="", help="Connection string without a password. [default: PG*]")
 @click.option("--snapshot", is_flag=True, help="Begin with the rows that the tables hold.")
-@click.option("--create-slot", is_flag=True, help="Make the slot, and begin with what changes now.")
-@click.option("--once", is_flag=True, help="End when what is committed by now is in the folder.")
+@click.option(
+    "--create-slot", is_flag=True, help="Create the slot, and begin with the next change."
+)
+@click.option(
+    "--once", is_flag=True, help="End when the folder has what was committed at the start."
+)
 @click.option(
     "--insert-only",
     multiple=True,
-    help="Table without a key of which rows are only inserted. Repeatable.",
+    help="Table without a key whose rows are only inserted. Repeatable.",
 )
 @click.option(
     "--folder-name",
