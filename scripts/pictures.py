@@ -85,6 +85,25 @@ class Picture:
 
 PICTURES = (
     Picture(
+        "order",
+        "The events of the positions 6, 2 and 4 arrive in this order, one per batch. After the last"
+        " one the versions are those of the positions, as if the events had arrived in order.",
+        (
+            Change(6, "U", 1, "Ann", "Bern"),
+            Change(2, "I", 1, "Ann", "Rome", batch=2),
+            Change(4, "U", 1, "Ann", "Oslo", batch=3),
+        ),
+        (
+            (Version(1, "Ann", "Bern", 6),),
+            (Version(1, "Ann", "Rome", 2, 6), Version(1, "Ann", "Bern", 6)),
+            (
+                Version(1, "Ann", "Rome", 2, 4),
+                Version(1, "Ann", "Oslo", 4, 6),
+                Version(1, "Ann", "Bern", 6),
+            ),
+        ),
+    ),
+    Picture(
         "insert",
         "An insert at position 2 makes an open version.",
         (Change(2, "I", 1, "Ann", "Rome"),),

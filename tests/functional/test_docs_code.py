@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from click.testing import CliRunner
+from dbt.cli.main import dbtRunner
 from dbt.tests.util import run_dbt
 
 from dbt_spark_cdc.cli import main
@@ -358,6 +359,31 @@ RAW = (
 )
 
 
+FIRST: dict[str, Any] = {
+    "customers": [(1, "Anna"), (4711, "Bob")],
+    "customers_view": [(1, "Anna"), (4711, "Bob")],
+    "orders": [(17, "12.00"), (18, "1.00")],
+    "recipe_replaced": [(1, "Anna")],
+    "stg_shop__renamed": [(1, "ann@example.com")],
+    "users where _cdc_deleted_at is null": [(1, "Ann")],
+    "migrated_history": [(1, "Ann"), (1, "Anna")],
+    "visits": [(7, "2026-01-02"), (101, "2026-01-01")],
+    "visits_parquet": [(7, "2026-01-02"), (101, "2026-01-01")],
+    **{f"stg_messages__{name}": GOOD.get(name, 1) for name in MESSAGES},
+    "stg_landed__addresses": 1,
+    "addresses_keys": 1,
+    "large_visits": 2,
+    "customers_exported": 1,
+}
+SECOND: dict[str, Any] = {
+    "customers": [(1, "Anna"), (2, "Cleo"), (4711, "Bob")],
+    "copied_customers where _cdc_deleted_at is null": [(1, "Anna"), (4711, "Bob")],
+    "customers_history where customer_id = 1": [(1, "Ann"), (1, "Anna"), (1, "Annie")],
+    "customers_quarantine": 1,
+    "customers_changes": 3,
+}
+
+
 def merged(one: Any, other: Any) -> Any:
     """Two YAML documents in one; things with a name are the same thing where they share it."""
     if isinstance(one, dict) and isinstance(other, dict):
@@ -488,8 +514,12 @@ def one_line(event: str) -> str:
     return json.dumps(json.loads(event.replace(", ...", "")))
 
 
-def operations() -> list[list[str]]:
-    """The operations and queries that the pages run by dbt, in the order of `ORDER`."""
+def operations(run: str) -> list[list[str]]:
+    """The operations and queries that the pages run by dbt, in the order of `ORDER`.
+
+    Args:
+        run: The run that is undone.
+    """
     found = [
         words[1:]
         for code in CODES.values()
@@ -498,7 +528,15 @@ def operations() -> list[list[str]]:
         if Path(words[0]).name == "dbt" and words[1] in ("run-operation", "show", "source")
     ]
     unique = [words for at, words in enumerate(found) if words not in found[:at]]
-    return sorted(unique, key=lambda words: ORDER.index(words[words[0] == "run-operation"]))
+    unique.sort(key=lambda words: ORDER.index(words[words[0] == "run-operation"]))
+    return [["dbt", *(replaced(word).replace("RUN", run) for word in words)] for words in unique]
+
+
+def replaced(word: str) -> str:
+    """A word of a command with the names that the project has."""
+    for old, new in REPLACED.items():
+        word = word.replace(old, new)
+    return word
 
 
 def printing() -> list[list[str]]:
@@ -574,18 +612,36 @@ class TestCodeOfThePages:
             " (null, 'Eve', 'I', timestamp '2026-01-04'), (2, 'Cleo', 'I', timestamp '2026-01-05')"
         )
 
-    def printed(self, project: Any, words: list[str], folder: Path) -> str:
-        """What a command of the page prints about the project."""
+    def failing(self, project: Any, commands: list[list[str]]) -> dict[str, str]:
+        """Runs commands of dbt or `cdc`; returns what those say that fail."""
         places = [
             "--project-dir",
             project.project_root,
             "--profiles-dir",
             str(project.profiles_dir),
         ]
-        arguments = [word.replace("/var/lib/node_exporter", str(folder.parent)) for word in words]
-        ran = CliRunner().invoke(main, [*arguments, *places])
-        assert ran.exit_code == 0, (words, ran.output, ran.exception)
-        return ran.output
+        said = {}
+        for program, *words in commands:
+            if program == "cdc":
+                ran = CliRunner().invoke(main, [*words, *places])
+                failure = "" if ran.exit_code == 0 else f"{ran.output}{ran.exception}"
+            else:
+                result = dbtRunner().invoke([*words, *places])
+                failure = "" if result.success else str(result.exception or result.result)
+            if failure:
+                said[" ".join(words)] = failure
+        return said
+
+    def found(self, project: Any, expected: Mapping[str, Any]) -> dict[str, Any]:
+        """The first two columns of tables, or how many rows they have, as it is expected."""
+        found: dict[str, Any] = {}
+        for table, wanted in expected.items():
+            if isinstance(wanted, int):
+                found[table] = rows(project, f"select count(*) from {{s}}.{table}")[0][0]
+            else:
+                read = rows(project, f"select * from {{s}}.{table}")
+                found[table] = sorted((row[0], str(row[1])) for row in read)
+        return found
 
     def test_every_file_query_and_operation_does_what_its_page_says(
         self, shop: Any, folder: Path, spark: Any
@@ -595,56 +651,20 @@ class TestCodeOfThePages:
         view = CODES[VIEW].text
         spark.sql(changed(view, {"shop.customers_snapshot": f"{schema}.customers_snapshot"}))
         run_dbt(["build", "--exclude", later, "customers_snapshot"])
-        self.holds(
-            shop,
-            {
-                "customers": [(1, "Anna"), (4711, "Bob")],
-                "customers_view": [(1, "Anna"), (4711, "Bob")],
-                "orders": [(17, "12.00"), (18, "1.00")],
-                "recipe_replaced": [(1, "Anna")],
-                "stg_shop__renamed": [(1, "ann@example.com")],
-                "users where _cdc_deleted_at is null": [(1, "Ann")],
-                "migrated_history": [(1, "Ann"), (1, "Anna")],
-                "visits": [(7, "2026-01-02"), (101, "2026-01-01")],
-                "visits_parquet": [(7, "2026-01-02"), (101, "2026-01-01")],
-                **{f"stg_messages__{name}": GOOD.get(name, 1) for name in MESSAGES},
-                "stg_landed__addresses": 1,
-                "addresses_keys": 1,
-                "large_visits": 2,
-                "customers_exported": 1,
-            },
-        )
-        for words in printing():
-            assert self.printed(shop, words, folder), words
+        assert self.found(shop, FIRST) == FIRST
+        written = ("/var/lib/node_exporter", str(folder.parent))
+        printed = [["cdc", *(word.replace(*written) for word in words)] for words in printing()]
+        assert self.failing(shop, printed) == {}
+
         self.arrive(spark)
         run_dbt(["build", "--select", "landing+", "stg_shop__customers+", later])
-        self.holds(
-            shop,
-            {
-                "customers": [(1, "Anna"), (2, "Cleo"), (4711, "Bob")],
-                "copied_customers where _cdc_deleted_at is null": [(1, "Anna"), (4711, "Bob")],
-                "customers_history where customer_id = 1": [(1, "Ann"), (1, "Anna"), (1, "Annie")],
-                "customers_quarantine": 1,
-                "customers_changes": 3,
-                later: 3,
-            },
-        )
-        for key, changes in QUERIES.items():
-            run_dbt(["show", "--inline", changed(CODES[key].text, changes)])
+        second = {**SECOND, later: 3}
+        assert self.found(shop, second) == second
+        shown = [
+            ["dbt", "show", "--inline", changed(CODES[key].text, changes)]
+            for key, changes in QUERIES.items()
+        ]
         query = "select run_id from {s}.cdc_runs where node = 'customers_history'"
         (run,) = rows(shop, f"{query} order by run_started_at desc limit 1")[0]
-        for words in operations():
-            for old, new in REPLACED.items():
-                words = [word.replace(old, new).replace("RUN", run) for word in words]
-            run_dbt(words)
-
-    def holds(self, project: Any, expected: Mapping[str, Any]) -> None:
-        """Compares the first two columns of tables, or how many rows they have."""
-        found: dict[str, Any] = {}
-        for table, wanted in expected.items():
-            if isinstance(wanted, int):
-                found[table] = rows(project, f"select count(*) from {{s}}.{table}")[0][0]
-            else:
-                read = rows(project, f"select * from {{s}}.{table}")
-                found[table] = sorted((row[0], str(row[1])) for row in read)
-        assert found == expected
+        assert self.failing(shop, [*shown, *operations(run)]) == {}
+        assert rows(shop, "select count(*) from shop.customers where customer_id = 4711") == [(0,)]
