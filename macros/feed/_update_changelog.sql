@@ -78,14 +78,15 @@
 
 {#-
     Notes in the checkpoint from where the first build's changes are complete, before they are read. Commits may come between: what the
-    model has of them tells the rest.
+    model has of them tells the rest. Returns the table's properties.
 -#}
 {% macro _first_changelog(node) -%}
+    {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
     {%- if not cdc._reads_a_part() -%}
-        {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
         {%- set position = cdc._changelog_position(source, cdc._table_version(source)) -%}
         {%- do cdc._set_checkpoint(cdc._relation_of(node), dict(position, first=true)) -%}
     {%- endif -%}
+    {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values())) }}
 {%- endmacro %}
 
 

@@ -51,10 +51,8 @@
         {%- do run_query("alter table " ~ relation ~ " rename column " ~ cdc._quoted(former) ~ " to " ~ cdc._quoted(name)) -%}
     {%- endfor -%}
     {%- if added -%}
-        {%- if "timestamp_ntz" in added | join(" ") | lower -%}
-            {#- Delta turns this on by itself in a new table only. -#}
-            {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.feature.timestampNtz' = 'supported')") -%}
-        {%- endif -%}
+        {%- set features = cdc._table_features(added) -%}
+        {%- if features -%}{%- do run_query("alter table " ~ relation ~ " set " ~ cdc._tblproperties(features)) -%}{%- endif -%}
         {%- do run_query("alter table " ~ relation ~ " add columns (" ~ (added | join(", ")) ~ ")") -%}
     {%- endif -%}
     {{ return(cdc._column_types(relation) if renamed or added else known) }}

@@ -7,17 +7,18 @@
     {%- set properties = {} if cdc._is_parquet(model) else {"delta.enableChangeDataFeed": "true"} -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
-        {%- do properties.update(cdc._built_as(cdc._declared_spec(model, model.compiled_code, this))) -%}
+        {%- set spec = cdc._declared_spec(model, model.compiled_code, this) -%}
+        {%- do properties.update(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values()))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros and model.config.materialized != "view" -%}
         {%- do properties.update(cdc._first_current(model)) -%}
     {%- else -%}
-        {%- if "macro.cdc.changelog" in model.depends_on.macros and model.config.materialized == "incremental" -%}
-            {%- do cdc._first_changelog(model) -%}
+        {%- if "macro.cdc.changelog" not in model.depends_on.macros or model.config.materialized != "incremental" -%}
+            {{ return(dbt.spark__tblproperties_clause()) }}
         {%- endif -%}
-        {{ return(dbt.spark__tblproperties_clause()) }}
+        {%- set properties = cdc._first_changelog(model) -%}
     {%- endif -%}
     {%- do properties.update(config.get("tblproperties") or {}) -%}
-    {{ return(cdc._tblproperties(properties)) }}
+    {{ return(cdc._tblproperties(properties) if properties else "") }}
 {%- endmacro %}
 
 
@@ -26,21 +27,32 @@
     {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
     {%- set target = cdc._relation_of(node) -%}
     {%- if above.resource_type == "snapshot" -%}
+        {%- set history = cdc._relation_of(above) -%}
         {%- if not cdc._reads_a_part() -%}
-            {%- set history = cdc._relation_of(above) -%}
+            {%- set seen = cdc._seen_history(history) -%}
             {%- if cdc._is_parquet(node) -%}
                 {%- do cdc._refuse_partition_types(node, cdc._column_types(cdc._current_rows(node, history))) -%}
-                {{ return({"cdc.checkpoint": tojson(cdc._seen_history(history).position)}) }}
+                {{ return({"cdc.checkpoint": tojson(seen.position)}) }}
             {%- endif -%}
             {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
-            {%- do cdc._set_checkpoint(target, dict(cdc._seen_history(history).position, fingerprint=fingerprint)) -%}
+            {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint)) -%}
+            {{ return(cdc._table_features(seen.types.values())) }}
         {%- endif -%}
-        {{ return({}) }}
+        {{ return({} if cdc._is_parquet(node) else cdc._table_features(cdc._column_types("select * from " ~ history).values())) }}
     {%- endif -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
     {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}
-    {{ return(cdc._built_as(spec)) }}
+    {{ return(cdc._built_as(spec) if cdc._is_parquet(node) else dict(cdc._built_as(spec), **cdc._table_features(spec.types.values()))) }}
+{%- endmacro %}
+
+
+{#-
+    The features of Delta that columns of these types need. Delta turns them on by itself in a new table only: a full refresh replaces a
+    table that may have been created without them.
+-#}
+{% macro _table_features(types) -%}
+    {{ return({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in types | join(" ") | lower else {}) }}
 {%- endmacro %}
 
 

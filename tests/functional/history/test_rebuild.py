@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt
+from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import FINAL, histories, rows
 
@@ -49,6 +49,10 @@ class TestRebuild:
             "stg_alone.sql": "{{ cdc.events(source('app', 'alone')) }}",
             "alone_final.sql": FINAL.format(read="stg_alone"),
             "kept_final.sql": FINAL.format(read="kept_history"),
+            "kept_changes.sql": (
+                "{{ config(materialized='incremental', incremental_strategy='merge') }}"
+                "{{ cdc.changelog(ref('kept_final')) }}"
+            ),
         }
 
     @pytest.fixture(scope="class")
@@ -150,3 +154,18 @@ class TestRebuild:
         found = rows(story, "select id, a from {s}.alone_final order by id")
         assert found == [(1, "c"), (2, "y")]
         assert self.build("--select", *nodes) == {}
+
+    def test_a_full_refresh_adds_a_time_without_zone(self, story: Any) -> None:
+        """Delta turns on the feature that such a column needs in new tables only."""
+        for name in ("kept", "restarted"):
+            story.run_sql(f"alter table {story.test_schema}.{name} add columns (at string)")
+        self.arrive(story, "kept", "(3, 'I', 8, 'w', 9, '2024-03-31 02:30:00')")
+        self.arrive(story, "restarted", "(3, 'I', 8, 'w', 9, null, '2024-03-31 02:30:00')")
+        column = "{name: a, data_type: string}"
+        declared = SOURCES.replace(column, f"{column}, {{name: at, data_type: timestamp_ntz}}")
+        write_file(declared, story.project_root, "models", "sources.yml")
+        arguments = ["--full-refresh", "--select", "stg_kept+", "stg_alone+"]
+        assert self.build(*arguments, "--vars", "{cdc_rebuild: [kept_history]}") == {}
+        for name in ("kept_history", "kept_final", "kept_changes", "alone_final"):
+            found = rows(story, f"select cast(at as string) from {{s}}.{name} where id = 3")
+            assert found == [("2024-03-31 02:30:00",)]
