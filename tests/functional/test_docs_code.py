@@ -354,7 +354,8 @@ RAW = (
     f"{{s}}.old_customers using parquet as select * from values (1, 'Ann', {DAY}1')"
     " as raw (customer_id, name, changed_at)",
     "{s}.recipe_customers using parquet as select * from values"
-    f" (1, 'Ann', 'I', {DAY}1', {DAY}2'), (1, 'Anna', 'U', {DAY}2', {DAY}2'), (2, 'Bob', 'D', {DAY}2', {DAY}2')"
+    f" (1, 'Ann', 'I', {DAY}1', {DAY}2'), (1, 'Anna', 'U', {DAY}2', {DAY}2'),"
+    f" (2, 'Bob', 'D', {DAY}2', {DAY}2')"
     " as raw (customer_id, name, op, changed_at, loaded_at)",
 )
 
