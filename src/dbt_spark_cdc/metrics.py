@@ -146,7 +146,7 @@ FAILED_TESTS = Definition(
 EVENTS = Definition(
     "cdc.table.events",
     "{event}",
-    "Events of the runs in the ledger, by what became of them.",
+    "Events of the runs in the ledger, by outcome.",
     (*_TABLE, "outcome"),
     True,
 )
