@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +131,11 @@ def init(folder: Path, *arguments: str, **environment: str) -> list[dict[str, An
 
 
 def plain(row: Iterable[Any]) -> list[str]:
-    """A row as text, with times of UTC that do not say so, as Parquet has them."""
+    """A row as text: times in UTC without saying so, as Parquet has them; numbers without zeros."""
     return [
         str(value.astimezone(timezone.utc).replace(tzinfo=None))
         if isinstance(value, datetime) and value.tzinfo
-        else str(value)
+        else str(value.normalize() if isinstance(value, Decimal) else value)
         for value in row
     ]
 

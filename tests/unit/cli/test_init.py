@@ -154,6 +154,10 @@ def test_a_csv_is_a_project_with_a_table_over_its_folder(folder: Path) -> None:
     macro = (folder / "shop/macros/file_tables.sql").read_text()
     assert "(`op` string, `id` string, `name` string, `changed_at` string)" in macro
     assert "landing/customers'" in macro or "/customers'" in macro
+    (table,) = yaml.safe_load((folder / "shop/models/sources/shop__customers.yml").read_text())[
+        "sources"
+    ][0]["tables"]
+    assert table["external"] == {"location": "{{ env_var('CDC_LANDING', 'landing') }}/customers"}
     for file in (folder / "shop").rglob("*.yml"):
         assert yaml.safe_load(file.read_text()), file
     final = yaml.safe_load((folder / "shop/models/final/customers.yml").read_text())["models"][0]
@@ -172,6 +176,7 @@ def test_json_lines_are_landed(folder: Path) -> None:
     assert declared["landed"] is True and "payload" not in declared and "where" not in declared
     assert declared["raw"] == "{{ target.schema }}_raw.landed"
     assert declared["columns"] == {"id": "int"}
+    assert "external" not in (folder / "shop/models/sources/shop__customers.yml").read_text()
     # Landing knows packed files by their name.
     assert (folder / "shop/landing/customers/packed.gz").exists()
     staging = (folder / "shop/models/staging/stg_shop__customers.sql").read_text()
