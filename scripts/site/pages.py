@@ -53,6 +53,7 @@ TESTS = """# Tests and freshness
 
 What the tests of the reference project said when `make build` last ran them, and how old its
 sources were when this site was made."""
+ONE_LINE = 'style="white-space: nowrap"'
 QUOTED = re.compile("`([^`]+)`")
 
 LINK = re.compile(r"(\]\()((?!\w+:|#)[^()\s#]+)(#[^()\s]*)?(\))")
@@ -162,17 +163,18 @@ def tests_page(
             table = test.get("attached_node") or (reads[-1] if reads else "")
             by_table.setdefault(names.get(table, "no table"), []).append(test_id)
     rows = "".join(
-        f"<tr><td><code>{escape(table)}</code></td> <td>{escape(tests[one]['name'])}</td>"
-        f" <td>{escape(said.get('status', 'not run'))}</td> <td>{escape(said.get('at', ''))}</td>"
-        f" <td>{escape(said.get('message', ''))}</td></tr>\n"
+        f"<tr><td {ONE_LINE}><code>{escape(table)}</code></td>"
+        f" <td {ONE_LINE}>{escape(said.get('status', 'not run'))}</td>"
+        f' <td style="overflow-wrap: anywhere">{escape(tests[one]["name"])}</td>'
+        f" <td>{escape(said.get('at', ''))}</td> <td>{escape(said.get('message', ''))}</td></tr>\n"
         for table, ids in sorted(by_table.items())
         for one in ids
         for said in [results.get(one, {})]
     )
     ages = "".join(
-        f"<tr><td><code>{escape(names.get(one['unique_id'], one['unique_id']))}</code></td>"
-        f" <td>{escape(one['status'])}</td> <td>{escape(str(one.get('max_loaded_at') or ''))}</td>"
-        "</tr>\n"
+        f"<tr><td {ONE_LINE}><code>{escape(names.get(one['unique_id'], one['unique_id']))}</code>"
+        f"</td> <td>{escape(one['status'])}</td>"
+        f" <td>{escape(str(one.get('max_loaded_at') or '')[:16].replace('T', ' '))}</td></tr>\n"
         for one in sorted(sources.get("results", []), key=lambda one: one["unique_id"])
     )
     ran = (
@@ -183,9 +185,9 @@ def tests_page(
     return "\n\n".join(
         [
             TESTS,
-            f"## Freshness of sources\n\n{_grid(('Source', 'State', 'Newest row'), ages)}",
+            f"## Freshness of sources\n\n{_grid(('Source', 'State', 'Newest row (UTC)'), ages)}",
             f"## Tests\n\n{counted or 'There are none'}.",
-            _grid(("Table", "Test", "Result", "When", "Message"), rows) + "\n",
+            _grid(("Table", "Result", "Test", "When", "Message"), rows) + "\n",
         ]
     )
 
@@ -300,7 +302,7 @@ def _section(table: dict[str, Any]) -> str:
     # Between cells a blank, which tells words apart in the search.
     rows = "\n".join(
         f'<tr id="{escape(table["id"])}.{escape(column["name"])}">'
-        f'<td style="white-space: nowrap"><code>{escape(column["name"])}</code></td>'
+        f"<td {ONE_LINE}><code>{escape(column['name'])}</code></td>"
         f" <td>{escape(column['type'])}</td>"
         f" <td>{linked(column['from'])}</td> <td>{said(column['how'])}</td>"
         f" <td>{linked(column['used_by'])}</td></tr>"

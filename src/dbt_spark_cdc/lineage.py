@@ -438,7 +438,8 @@ def _of_selected(
     name: str, type_: str, selected: str | None, scope: Scope, known: _Catalog
 ) -> Column:
     if selected is None:
-        is_open = "*" in scope.expression.named_selects
+        query = scope.expression
+        is_open = isinstance(query, exp.Query) and "*" in query.named_selects
         how = "of a table that the project does not know" if is_open else "not in its query"
         return Column(name, type_, how=how)
     log = logging.getLogger("sqlglot")

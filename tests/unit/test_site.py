@@ -210,12 +210,12 @@ def test_tests_and_the_age_of_sources_are_listed(hooks: ModuleType) -> None:
     }
     page = hooks.tests_page(manifest, results, sources)
     assert "1 fail, 1 not run, 1 pass." in page
-    rows = re.findall("<tr><td>(.*)</td></tr>", page)
-    plain = [re.sub("<[^>]+>", "", row).split() for row in rows]
+    rows = re.findall("<tr>(.*)</tr>", page)
+    plain = [re.sub("<[^>]+>", "", row).split() for row in rows if "<td" in row]
     assert plain == [
-        ["t", "warn", "2026-01-01T07:00:00Z"],
-        ["m", "a", "fail", "2026-01-01", "08:00", "UTC", "Got", "2", "results", "&lt;"],
-        ["m", "b", "not", "run"],
-        ["m", "u", "pass", "2026-01-01", "08:00", "UTC"],
+        ["t", "warn", "2026-01-01", "07:00"],
+        ["m", "fail", "a", "2026-01-01", "08:00", "UTC", "Got", "2", "results", "&lt;"],
+        ["m", "not", "run", "b"],
+        ["m", "pass", "u", "2026-01-01", "08:00", "UTC"],
     ]
     assert "Nothing is known of them." in hooks.tests_page(manifest, {}, {})
