@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_LOG_BYTES = 10 * 1024**2
 JVM_EXIT_SECONDS = 60
 # A connection breaks a moment before the process is gone.
-JVM_END_SECONDS = 2
+JVM_END_SECONDS = 5
 LOG_LINES_SHOWN = 8
 
 
@@ -67,7 +67,12 @@ def open_session(creds: SparkCdcCredentials) -> SparkSession:
     if creds.remote:
         return _open_remote(creds)
     root = _local_root(creds)
-    spark = root.spark.newSession()
+    try:
+        spark = root.spark.newSession()
+    except Exception as exc:
+        if ended := end_of_java(creds, exc):
+            raise DbtRuntimeError(ended) from exc
+        raise
     for key, value in creds.server_side_parameters.items() - root.parameters.items():
         spark.conf.set(key, value)
     # Code that asks Spark for "the active session" of this thread must find this one.
@@ -123,11 +128,14 @@ def end_of_java(creds: SparkCdcCredentials, exc: Exception | None = None) -> str
         creds: The profile's connection settings.
         exc: The error that a statement ended with.
     """
-    from py4j.protocol import Py4JNetworkError
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     if _root is None or creds.remote:
         return None
-    wait = JVM_END_SECONDS if isinstance(exc, (ConnectionError, Py4JNetworkError)) else 0
+    # What Java itself answers shows that it is there. py4j has many errors for one that is not.
+    answered = exc is None or isinstance(exc, (PySparkException, Py4JJavaError))
+    wait = 0 if answered else JVM_END_SECONDS
     try:
         code = _root.process.wait(wait)
     except subprocess.TimeoutExpired:
