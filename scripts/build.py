@@ -7,6 +7,7 @@ this process, so that one JVM serves every batch.
 from __future__ import annotations
 
 import filecmp
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,16 @@ from rich.table import Table
 
 from dbt_spark_cdc.invocation import Outcome, run_dbt, summary
 from dbt_spark_cdc.progress import Progress
-from dbt_spark_cdc.project import BadProject
+from dbt_spark_cdc.project import BadProject, read_artifact
 from dbt_spark_cdc.report import write_report
+from dbt_spark_cdc.whole_file import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data"
 LANDING = ROOT / "warehouse" / "landing" / "shop"
 STATE = ROOT / "warehouse" / ".state"
+# What each test said when it last ran, for the site.
+RESULTS = ROOT / "warehouse" / ".results.json"
 
 BATCH = re.compile(r"batch_(\d+)\.")
 COUNTS = {
@@ -138,6 +143,22 @@ def remember(landing: Path, state: Path) -> None:
     state.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(ROOT / "target" / "manifest.json", state / "manifest.json")
     (state / "landed.txt").write_text("\n".join(files_below(landing)), encoding="utf-8")
+
+
+def keep_results(results: Iterable[Any], file: Path) -> None:
+    """Notes what tests said; those that did not run keep what they said before.
+
+    Args:
+        results: Results of a build.
+        file: The file of the notes.
+    """
+    known = read_artifact(file)
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    for result in results:
+        if str(result.node.resource_type) in ("test", "unit_test"):
+            said = {"status": str(result.status), "message": result.message or "", "at": now}
+            known[result.node.unique_id] = said
+    write_whole(file, json.dumps(known))
 
 
 def dropped_in(landing: Path, state: Path) -> bool:
@@ -314,6 +335,7 @@ def main() -> int:
         if step < len(steps):
             arguments += ["--exclude-resource-type", "unit_test"]
         outcome = build(console, label, arguments, known)
+        keep_results(outcome.results, RESULTS)
         if not outcome.ok:
             console.print("More in logs/dbt.log and logs/spark.log.")
             write(console, outcome.error or "")

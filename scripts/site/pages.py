@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from mkdocs.structure.files import File
 from mkdocs.structure.nav import Link, Section
 
 from dbt_spark_cdc.lineage import as_json, read_tables
-from dbt_spark_cdc.project import BadProject
+from dbt_spark_cdc.project import BadProject, read_artifact, target_folder
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 # What dbt writes for `dbt docs generate --static`, and where the site has it.
-LINEAGE, LINEAGE_PAGE = ROOT / "target" / "static_index.html", "lineage.html"
+LINEAGE, LINEAGE_PAGE = "static_index.html", "lineage.html"
+# What `make build` keeps of the tests.
+RESULTS = ROOT / "warehouse" / ".results.json"
 WORKER = Path(__file__).with_name("iframe-worker.js")
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 # Pages that the site has by another name.
@@ -46,6 +49,11 @@ What each column is made of, and what is made of it: follow the links to the eve
 marts. The declarations say it of tables of the package, and SQL of other models, read by
 [sqlglot](https://github.com/tobymao/sqlglot). [`cdc lineage`](cli.md#cdc-lineage) shows the same of
 your own project."""
+TESTS = """# Tests and freshness
+
+What the tests of the reference project said when `make build` last ran them, and how old its
+sources were when this site was made."""
+ONE_LINE = 'style="white-space: nowrap"'
 QUOTED = re.compile("`([^`]+)`")
 
 LINK = re.compile(r"(\]\()((?!\w+:|#)[^()\s#]+)(#[^()\s]*)?(\))")
@@ -76,9 +84,11 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             waiting += _linked(path)
     files.append(File.generated(config, "decisions/index.md", content=_list_of_decisions()))
     files.append(File.generated(config, f"assets/{WORKER.name}", abs_src_path=str(WORKER)))
-    lineage = repaired(LINEAGE.read_text(encoding="utf-8")) if LINEAGE.exists() else _no_lineage()
-    files.append(File.generated(config, LINEAGE_PAGE, content=lineage))
+    lineage = target_folder(ROOT) / LINEAGE
+    page = repaired(lineage.read_text(encoding="utf-8")) if lineage.exists() else _no_lineage()
+    files.append(File.generated(config, LINEAGE_PAGE, content=page))
     files.append(File.generated(config, "columns.md", content=_columns_page()))
+    files.append(File.generated(config, "tests.md", content=_tests_page()))
     return files
 
 
@@ -132,6 +142,54 @@ def columns_page(tables: list[dict[str, Any]]) -> str:
         tables: What `dbt_spark_cdc.lineage.as_json` returns of all tables.
     """
     return "\n\n".join([COLUMNS, *(_section(table) for table in tables)]) + "\n"
+
+
+def tests_page(
+    manifest: Mapping[str, Any], results: Mapping[str, Any], sources: Mapping[str, Any]
+) -> str:
+    """A page that tells what the tests of each table said, and how old each source is.
+
+    Args:
+        manifest: dbt's manifest.
+        results: Status, message and time by unique id of the test, as `make build` keeps them.
+        sources: What `dbt source freshness` writes to sources.json.
+    """
+    tests = {**manifest["nodes"], **manifest.get("unit_tests", {})}
+    names = {key: node["name"] for key, node in {**tests, **manifest["sources"]}.items()}
+    by_table: dict[str, list[str]] = {}
+    for test_id, test in sorted(tests.items()):
+        if test["resource_type"] in ("test", "unit_test"):
+            reads = test["depends_on"]["nodes"]
+            table = test.get("attached_node") or (reads[-1] if reads else "")
+            by_table.setdefault(names.get(table, "no table"), []).append(test_id)
+    rows = "".join(
+        f"<tr><td {ONE_LINE}><code>{escape(table)}</code></td>"
+        f" <td {ONE_LINE}>{escape(said.get('status', 'not run'))}</td>"
+        f' <td style="overflow-wrap: anywhere">{escape(tests[one]["name"])}</td>'
+        f" <td>{escape(said.get('at', ''))}</td> <td>{escape(said.get('message', ''))}</td></tr>\n"
+        for table, ids in sorted(by_table.items())
+        for one in ids
+        for said in [results.get(one, {})]
+    )
+    ages = "".join(
+        f"<tr><td {ONE_LINE}><code>{escape(names.get(one['unique_id'], one['unique_id']))}</code>"
+        f"</td> <td>{escape(one['status'])}</td>"
+        f" <td>{escape(str(one.get('max_loaded_at') or '')[:16].replace('T', ' '))}</td></tr>\n"
+        for one in sorted(sources.get("results", []), key=lambda one: one["unique_id"])
+    )
+    ran = (
+        results.get(one, {}).get("status", "not run") for ids in by_table.values() for one in ids
+    )
+    counts = Counter(ran)
+    counted = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    return "\n\n".join(
+        [
+            TESTS,
+            f"## Freshness of sources\n\n{_grid(('Source', 'State', 'Newest row (UTC)'), ages)}",
+            f"## Tests\n\n{counted or 'There are none'}.",
+            _grid(("Table", "Result", "Test", "When", "Message"), rows) + "\n",
+        ]
+    )
 
 
 def widened(markdown: str) -> str:
@@ -210,6 +268,22 @@ def _columns_page() -> str:
     return columns_page(as_json(tables, tables))
 
 
+def _tests_page() -> str:
+    target = target_folder(ROOT)
+    manifest = read_artifact(target / "manifest.json")
+    if not manifest:
+        return f"{TESTS}\n\nRun `make build` and `make docs`, which put them here.\n"
+    return tests_page(manifest, read_artifact(RESULTS), read_artifact(target / "sources.json"))
+
+
+def _grid(headings: tuple[str, ...], rows: str) -> str:
+    """A table of HTML, in which names with underscores stay what they are."""
+    if not rows:
+        return "Nothing is known of them."
+    head = " ".join(f"<th>{name}</th>" for name in headings)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>"
+
+
 def _section(table: dict[str, Any]) -> str:
     """A heading and a table. It is HTML, in which names with underscores stay what they are."""
 
@@ -228,18 +302,15 @@ def _section(table: dict[str, Any]) -> str:
     # Between cells a blank, which tells words apart in the search.
     rows = "\n".join(
         f'<tr id="{escape(table["id"])}.{escape(column["name"])}">'
-        f'<td style="white-space: nowrap"><code>{escape(column["name"])}</code></td>'
+        f"<td {ONE_LINE}><code>{escape(column['name'])}</code></td>"
         f" <td>{escape(column['type'])}</td>"
         f" <td>{linked(column['from'])}</td> <td>{said(column['how'])}</td>"
         f" <td>{linked(column['used_by'])}</td></tr>"
         for column in table["columns"]
     )
-    headings = " ".join(f"<th>{name}</th>" for name in ("Column", "Type", "From", "How", "Used by"))
     untraced = f"{table['untraced']}\n\n" if table["untraced"] else ""
-    return (
-        f"## {table['table']} ({table['kind']})\n\n{untraced}"
-        f"<table>\n<thead><tr>{headings}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
-    )
+    grid = _grid(("Column", "Type", "From", "How", "Used by"), rows + "\n")
+    return f"## {table['table']} ({table['kind']})\n\n{untraced}{grid}"
 
 
 def _no_lineage() -> str:

@@ -90,7 +90,9 @@ def chart_of(node: Node, logs: Logs) -> ModelChart:
         return found
     stored = logs.of(node)
     if stored.table is None:
-        problems.append(stored.problem or f"it is not built: run `dbt build -s {node['name']}`.")
+        problems.append(
+            stored.problem or f"The model is not built: run `dbt build -s {node['name']}`."
+        )
         return found
     problems += _unfit(declared, stored.table)
     if problems:

@@ -98,7 +98,8 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
     missing = [stored.node["name"] for stored in found.stored if stored.table is None]
     steps = []
     if raw:
-        steps.append(_read(found, raw, bool(missing), now))
+        files = project.external_folder(raw.node)
+        steps.append(_read(found, raw, files, bool(missing), now))
     if table.staging:
         steps.append(_decode(project, table))
     idle = unread.rows == 0 and not missing
@@ -125,9 +126,13 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
     return steps
 
 
-def _read(found: TableStatus, raw: Stored, first: bool, now: datetime) -> Step:
+def _read(found: TableStatus, raw: Stored, folder: Path | None, first: bool, now: datetime) -> Step:
     name = str(raw.node.get("relation_name") or raw.node["name"])
     unread = found.unread
+    if raw.table is None and folder and unread.rows == 0 and not first:
+        return Step("nothing", name, f"no file came into {folder} since the last build")
+    if raw.table is None and folder:
+        return Step("read", name, f"all files in {folder}")
     if raw.table is None:
         return Step("read", name, raw.problem or "there is no such Delta table on this machine")
     if unread.rows == 0 and not first:

@@ -76,7 +76,7 @@ def init(format_name: str, dry_run: bool, as_json: bool, **options: Any) -> None
         try:
             project.write()
         except OSError as exc:
-            told = f"{exc}. Mend this, remove what was written, and run it again."
+            told = f"{exc}. Fix this, remove what was written, and run it again."
             _refuse([Problem("FOLDER", told)], as_json, closing="")
     if as_json:
         click.echo(json.dumps(_as_json(project, dry_run), indent=2))

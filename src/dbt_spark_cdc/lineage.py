@@ -438,7 +438,10 @@ def _of_selected(
     name: str, type_: str, selected: str | None, scope: Scope, known: _Catalog
 ) -> Column:
     if selected is None:
-        return Column(name, type_, how="not in its query")
+        query = scope.expression
+        is_open = isinstance(query, exp.Query) and "*" in query.named_selects
+        how = "of a table that the project does not know" if is_open else "not in its query"
+        return Column(name, type_, how=how)
     log = logging.getLogger("sqlglot")
     level = log.level
     # It warns of each function that makes rows, such as `explode`: their columns have no origin.
@@ -466,7 +469,9 @@ def _origin(leaf: Step, known: _Catalog) -> Iterator[Origin]:
         column = exp.to_column(leaf.name, dialect=DIALECT).name
         if table:
             names = {name.lower(): name for name in known.columns[table]}
-            yield Origin(table, names.get(column.lower(), column))
+            # A catalog may be older than the query: no origin is better than one that is not there.
+            if not names or column.lower() in names:
+                yield Origin(table, names.get(column.lower(), column))
 
 
 def _expression(step: Step) -> str:

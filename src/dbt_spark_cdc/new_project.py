@@ -14,6 +14,7 @@ from dbt_spark_cdc.project_files import (
     files_of,
     quarantine_sql,
     snapshot_yaml,
+    source_yaml,
 )
 from dbt_spark_cdc.yaml_text import inline
 
@@ -164,6 +165,9 @@ def _table_files(table: NewTable) -> Iterator[NewFile]:
         if file.defines.startswith("snapshot."):
             body = snapshot_yaml(config, [SHARE_TEST, {"cdc.no_overlap": key}])
         elif file.defines.startswith("source."):
+            # `cdc status` looks there for files that no build has read.
+            location = f"{{{{ env_var('CDC_LANDING', '{LANDING}') }}}}/{table.folder}"
+            body = source_yaml(config, location if table.files else "")
             body = "".join(f"# {line}\n" for line in table.notes) + body
         yield NewFile(file.path, body)
     yield _file(f"models/quarantine/{table.quarantine}.sql", quarantine_sql(config))

@@ -14,8 +14,8 @@ from rich.progress import Progress as Bar
 
 # Of plain output: after so much silence it says what is running.
 SILENCE_SECONDS = 10.0
-# Each test would be a line of its own; those that do not pass are.
-QUIET_KINDS = frozenset(["test", "unit_test", "operation"])
+# Each test would be a line of its own; those that do not pass are. dbt does nothing for exposures.
+QUIET_KINDS = frozenset(["test", "unit_test", "operation", "exposure"])
 PASSED = frozenset(["success", "pass", "no-op", "skipped"])
 RUNNING_SHOWN = 3
 

@@ -180,6 +180,24 @@ class Project:
             return local and local / table
         return schema_folder / root / table
 
+    def external_folder(self, node: Node) -> Path | None:
+        """Returns the folder of the files that a source table shows, as its `location` names it.
+
+        Args:
+            node: A source of the manifest.
+
+        Returns:
+            None where it names none, or one that is on no disk of this machine.
+        """
+        location = (node.get("external") or {}).get("location")
+        if not location:
+            return None
+        if urlsplit(location).scheme:
+            from dbt.adapters.sparkcdc.delta_log import local_folder
+
+            return local_folder(location)
+        return self.root / location
+
     def ledger(self) -> Path | None:
         """Returns the folder of the ledger `cdc_runs`, whether or not it is there."""
         if self.credentials is None:

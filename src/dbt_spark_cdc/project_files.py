@@ -76,30 +76,34 @@ def files_of(config: TableConfig, layout: Layout) -> Iterator[ProjectFile]:
     yield ProjectFile(models / "final" / f"{table}.sql", final_sql(config), f"model.{table}", table)
 
 
-def source_yaml(config: TableConfig) -> str:
+def source_yaml(config: TableConfig, location: str = "") -> str:
     """Returns the declaration of the source table.
 
     Args:
         config: Row of the CONFIG table.
+        location: Folder of the files that the table shows; empty where it stores its rows.
     """
     lines = ["version: 2", "", "sources:", f"  - name: {inline(config.system)}"]
     if config.schema:
         lines.append(f"    schema: {inline(config.schema)}")
-    lines += ["    tables:", *(f"      {line}" for line in table_lines(config))]
+    lines += ["    tables:", *(f"      {line}" for line in table_lines(config, location))]
     return "\n".join(lines) + "\n"
 
 
-def table_lines(config: TableConfig) -> list[str]:
+def table_lines(config: TableConfig, location: str = "") -> list[str]:
     """Returns the lines of one table below `tables:`.
 
     Args:
         config: Row of the CONFIG table.
+        location: Folder of the files that the table shows; empty where it stores its rows.
     """
     lines = [f"- name: {inline(config.table)}"]
     if config.raw_table != config.table:
         lines.append(f"  identifier: {inline(config.raw_table)}")
     if config.description:
         lines.append(f"  description: {inline(config.description)}")
+    if location:
+        lines.append(f"  external: {inline({'location': location})}")
     lines.append("  config:")
     if config.tags:
         lines.append(f"    tags: {inline(config.tags)}")

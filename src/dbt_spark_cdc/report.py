@@ -278,7 +278,9 @@ def chart(
     largest = max(heights, default=0)
     if not largest:
         return None
-    step = WIDTH / max(len(values), 12)
+    # The first and the last bar stand at the ends of the axis, where their times are.
+    bar_width = 0.8 * WIDTH / max(len(values), 12)
+    step = (WIDTH - bar_width) / max(len(values) - 1, 1)
     bars = []
     for place, (at, one) in enumerate(zip(said, values, strict=True)):
         top = float(HEIGHT)
@@ -289,7 +291,7 @@ def chart(
                 top -= height
                 text = f"{at} {names.get(name, name)}: {say(value)}"
                 bars.append(
-                    Bar(name, round(place * step, 2), round(top, 2), step * 0.8, height, text)
+                    Bar(name, round(place * step, 2), round(top, 2), bar_width, height, text)
                 )
     present_series = tuple(name for name in series if any(one.get(name) for one in values))
     is_told = len(present_series) > 1 or present_series[0] not in NAMED_BY_TITLE

@@ -29,6 +29,13 @@ _CREATE = re.compile(
 # What sqlglot reads otherwise, or not at all: MySQL's REAL is a double, and floats may be unsigned.
 _REAL = re.compile(r"(?<![`\w])real(?![`\w])", re.I)
 _UNSIGNED = re.compile(r"(?<![`\w])((?:float|double)(?:\s*\([\d, ]+\))?)\s+unsigned\b", re.I)
+_DOMAIN = re.compile(
+    r"create\s+domain\s+(?P<name>[\w.\"]+)\s+(?:as\s+)?(?P<type>.+?)"
+    r"(?:\s+(?:collate|default|constraint|not|null|check)\b|$)",
+    re.I | re.S,
+)
+# pg_dump makes a partition like any table and attaches it later.
+_ATTACH = re.compile(r"alter\s+table\b.*\battach\s+partition\s+(?P<name>[\w.\"]+)", re.I | re.S)
 _ALTER = re.compile(r"alter\s+table\b.*\bprimary\s+key\b", re.I | re.S)
 # Comments, texts, quoted names, the end of a statement, and all else.
 _PIECES = {
@@ -43,12 +50,27 @@ _PIECES = {
 }
 
 # information_schema hides the keys of tables from users who may only read; pg_catalog does not.
+# A domain is what it is made of, perhaps a domain again; the index of a key may carry more columns.
 _POSTGRES = """
-select n.nspname, c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
-    coalesce(array_position(i.indkey::int2[], a.attnum), -1)
+with recursive domains (declared, base, modifier) as (
+    select oid, typbasetype, typtypmod from pg_catalog.pg_type where typtype = 'd'
+    union all
+    select d.declared, t.typbasetype, greatest(d.modifier, t.typtypmod)
+    from domains d
+    join pg_catalog.pg_type t on t.oid = d.base and t.typtype = 'd'
+),
+bases as (
+    select d.declared, d.base, d.modifier
+    from domains d
+    join pg_catalog.pg_type t on t.oid = d.base and t.typtype <> 'd'
+)
+select n.nspname, c.relname, a.attname,
+    format_type(coalesce(b.base, a.atttypid), coalesce(b.modifier, a.atttypmod)),
+    coalesce(array_position((i.indkey::int2[])[0:i.indnkeyatts - 1], a.attnum), -1)
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+left join bases b on b.declared = a.atttypid
 left join pg_catalog.pg_index i on i.indrelid = c.oid and i.indisprimary
 where c.relkind in ('r', 'p') and not c.relispartition
     and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_'
@@ -104,10 +126,20 @@ def read_ddl(path: Path) -> list[TableSchema]:
         raise Unreadable(f"{path} is empty. Name a dump that holds CREATE TABLE statements.")
     mysql = _MYSQL.search(text) is not None
     tables: dict[tuple[str, str], TableSchema] = {}
+    domains: dict[str, str] = {}
     faults = []
     for statement in _statements(_COPIED.sub("", text), mysql):
+        if domain := _DOMAIN.match(statement):
+            # One domain may be made of another; a dump has them in this order.
+            made_of = domain["type"]
+            domains[_plain(domain["name"])] = domains.get(_plain(made_of), made_of)
+            continue
+        if partition := _ATTACH.match(statement):
+            owner, _, name = partition["name"].replace('"', "").rpartition(".")
+            tables.pop((owner, name), None)
+            continue
         try:
-            _take(statement, mysql, tables)
+            _take(statement, mysql, tables, domains)
         except SqlglotError as exc:
             faults.append(f"{' '.join(statement.split())[:60]} ...: {str(exc).splitlines()[0]}")
     if faults:
@@ -191,7 +223,7 @@ def _grouped(rows: list[tuple[str, str, str, str, int]]) -> list[TableSchema]:
 
 
 def _statements(text: str, mysql: bool) -> Iterator[str]:
-    """The statements that make a table or give it its key, without comments."""
+    """The statements about domains, tables, their keys and partitions, without comments."""
     parts: list[str] = []
     for piece in _PIECES[mysql].finditer(text + ";"):
         if piece["comment"]:
@@ -199,13 +231,18 @@ def _statements(text: str, mysql: bool) -> Iterator[str]:
         elif piece["end"]:
             statement = "".join(parts).strip()
             parts.clear()
-            if _CREATE.match(statement) or _ALTER.match(statement):
+            if any(kind.match(statement) for kind in (_CREATE, _ALTER, _DOMAIN, _ATTACH)):
                 yield statement
         else:
             parts.append(piece[0])
 
 
-def _take(statement: str, mysql: bool, tables: dict[tuple[str, str], TableSchema]) -> None:
+def _take(
+    statement: str,
+    mysql: bool,
+    tables: dict[tuple[str, str], TableSchema],
+    domains: Mapping[str, str],
+) -> None:
     """Adds the table that a statement makes, or the key that it gives to one."""
     dialect = "mysql" if mysql else "postgres"
     if mysql:
@@ -229,11 +266,16 @@ def _take(statement: str, mysql: bool, tables: dict[tuple[str, str], TableSchema
         target.db,
         target.name,
         tuple(
-            Column(c.name, of_database(c.kind.sql(dialect) if c.kind else "text", mysql))
+            Column(c.name, of_database(domains.get(_plain(kind), kind), mysql))
             for c in columns
+            for kind in [c.kind.sql(dialect) if c.kind else "text"]
         ),
         own or _table_key(schema),
     )
+
+
+def _plain(name: str) -> str:
+    return name.replace('"', "").lower()
 
 
 def _table_key(statement: exp.Expr) -> tuple[str, ...]:

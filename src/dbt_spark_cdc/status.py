@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -273,7 +274,11 @@ def _status(
     checkpoint = newest_checkpoint(reader)
     found.runs = runs_of(table, ledger, reader, raw)
     found.high_water_mark = checkpoint.get("read_to")
-    found.unread = _unread(table, raw, reader, checkpoint, logs)
+    files = project.external_folder(table.source) if table.source and raw is None else None
+    if files and reader:
+        found.unread = _unread_files(files, _read_at(project, table, found.runs))
+    else:
+        found.unread = _unread(table, raw, reader, checkpoint, logs)
     found.unread_versions = _unread_versions(table, logs)
     found.newest_event = _newest_event(table, logs)
     last = project.last_run
@@ -325,6 +330,30 @@ def _unread(
     if arrival is None or not re.fullmatch(r"\w+", str(arrival)) or not isinstance(read_to, int):
         return _unread_commits(raw, reader)
     return unread_rows(raw, arrival, read_to, _own_rows(table))
+
+
+def _read_at(project: Project, table: CdcTable, runs: Sequence[Run]) -> datetime | None:
+    """When the newest run began that has read the source of a table."""
+    began = [run.at for run in runs[-1:]]
+    last = project.last_run
+    result = last.results.get(table.reader["unique_id"]) if last else None
+    if last and last.started and result and not result.failed and result.status != "skipped":
+        began.append(last.started)
+    return max(began, default=None)
+
+
+def _unread_files(folder: Path, read_at: datetime | None) -> Unread:
+    """Files without a log: those that came into the folder after the table was read."""
+    if read_at is None:
+        return Unread(None)
+    # Copies may keep the time at which their content changed, and not this one.
+    came = [
+        datetime.fromtimestamp(max(found.st_mtime, found.st_ctime), timezone.utc)
+        for file in folder.glob("**/*")
+        if not file.name.startswith((".", "_")) and stat.S_ISREG((found := file.stat()).st_mode)
+    ]
+    later = [at for at in came if at > read_at]
+    return Unread(None, False, min(later)) if later else Unread(0)
 
 
 def _own_rows(table: CdcTable) -> tuple[str, str] | bool:

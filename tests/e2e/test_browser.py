@@ -215,6 +215,23 @@ def test_search_finds_a_table_and_the_graph_draws(browser: Any, site: Path) -> N
     assert heard == Heard([site.as_uri()], [])
 
 
+@pytest.mark.parametrize(
+    ("link", "heading", "shown"),
+    [
+        ("exposure/exposure.cdc.charts_of_the_report", "Charts of the report", "The charts that"),
+        ("model/model.cdc.revenue_by_segment", "revenue_by_segment", "Enforced"),
+    ],
+)
+def test_exposures_and_contracts_are_shown(
+    browser: Any, site: Path, link: str, heading: str, shown: str
+) -> None:
+    page, heard = opened(browser, site, viewport=WIDE)
+    page.goto(f"{site.as_uri()}#!/{link}")
+    page.get_by_role("heading", name=heading).first.wait_for()
+    page.get_by_text(shown).first.wait_for()
+    assert heard.errors == []
+
+
 @pytest.fixture(scope="module")
 def columns(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page about columns in a site of its own."""
@@ -243,6 +260,17 @@ def test_a_column_is_followed_to_its_events(
     assert row.evaluate("row => row.getBoundingClientRect().top < innerHeight")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert heard.errors == []
+
+
+def test_search_finds_a_page(browser: Any, columns: Path) -> None:
+    page, heard = opened(browser, columns.with_name("index.html"), viewport=WIDE)
+    search = page.get_by_placeholder("Search")
+    search.click()
+    search.press_sequentially("quarantine")
+    page.locator(".md-search-result__link[href*='quarantine.html']").first.wait_for()
+    assert heard.errors == []
+    # The pages are files, and nothing else is asked for.
+    assert [url for url in heard.requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
 def test_search_finds_a_column(browser: Any, columns: Path) -> None:

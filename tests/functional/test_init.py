@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from dbt.cli.main import dbtRunner
 
+from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.project import FAILED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +47,7 @@ def empty(
     monkeypatch.setenv("CDC_WAREHOUSE", str(warehouse))
     monkeypatch.delenv("CDC_LANDING", raising=False)
     yield tmp_path
-    for schema in ("shop", "shop_raw"):
+    for schema in ("shop", "shop_raw", "lake"):
         spark.sql(f"drop schema if exists {schema} cascade")
 
 
@@ -137,3 +139,45 @@ def test_a_schema_without_events_builds_and_lands_them_later(empty: Path) -> Non
     query = "select state from {{ ref('orders_history') }} order by dbt_valid_from"
     assert rows(dbt(["show", "--inline", query], folder)) == [["new"], ["paid"]]
     assert rows(dbt(["show", "--inline", "select * from {{ ref('lines') }}"], folder)) == []
+
+
+def test_a_table_of_events_in_the_warehouse_becomes_a_project(
+    empty: Path, warehouse: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, for another one could not open its warehouse. The profile names it alone."""
+    monkeypatch.delenv("CDC_WAREHOUSE")
+    monkeypatch.chdir(empty)
+    spark.sql("create schema lake")
+    for table in ("people", "nothing"):
+        columns = "op string, id int, `full name` string, name string, seq bigint"
+        spark.sql(
+            f"create table lake.{table} ({columns}) using delta"
+            " tblproperties ('delta.columnMapping.mode' = 'name')"
+        )
+    spark.sql("insert into lake.people values ('I', 1, 'x', 'Ann', 9), ('U', 1, 'x', 'Bea', 10)")
+
+    def init(table: str, code: int = 0) -> str:
+        arguments = ["init", "shop", "--table", f"lake.{table}", "--warehouse", str(warehouse)]
+        ran = CliRunner().invoke(main, arguments)
+        assert ran.exit_code == code, ran.output
+        return ran.output
+
+    # Wrong answers first: they leave nothing behind.
+    assert "--table: lake.gone cannot be read" in init("gone", code=2)
+    assert "--table: lake.nothing is empty. Name a table that holds" in init("nothing", code=2)
+    assert not (empty / "shop").exists()
+
+    assert "full name is left out" in init("people")
+    folder = empty / "shop"
+    dbt(["deps"], folder)
+    dbt(["build"], folder)
+    spark.sql("insert into lake.people values ('D', 1, 'x', null, 11), ('I', 2, 'y', 'Cleo', 12)")
+    dbt(["build"], folder)
+    query = "select id, name from {{ ref('people_history') }} order by _seq"
+    assert rows(dbt(["show", "--inline", query], folder)) == [
+        ["1", "Ann"],
+        ["1", "Bea"],
+        ["2", "Cleo"],
+    ]
+    query = "select id, name from {{ ref('people') }}"
+    assert rows(dbt(["show", "--inline", query], folder)) == [["2", "Cleo"]]

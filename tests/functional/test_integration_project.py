@@ -42,6 +42,7 @@ def test_a_consumer_builds_batch_after_batch(consumer: Path) -> None:
         "sources",
         "unit_tests",
         "exposures",
+        "groups",
         "metrics",
         "docs",
         "macros",

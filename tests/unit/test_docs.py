@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -121,6 +122,19 @@ def first_columns(text: str) -> list[str]:
     """Code spans in the first columns of tables."""
     cells = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)
     return [span for cell in cells for span in spans(cell)]
+
+
+def test_the_map_of_the_code_is_whole_and_names_what_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition("## Where the code is\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([^`]+)`", section))
+    folders = {path.name for path in (ROOT / "macros").iterdir() if path.is_dir()}
+    assert folders <= {name.removeprefix("macros/") for name in named}
+    files = {path.name for part in ("src", "macros") for path in (ROOT / part).rglob("*.*")}
+    for name in named:
+        if name.endswith((".py", ".sql")):
+            pattern = name.rpartition("/")[2]
+            assert fnmatch.filter(files, pattern), f"{name} is not there"
 
 
 def test_messages_are_those_of_the_software() -> None:

@@ -1,5 +1,6 @@
 """The scripts behind the Makefile: what arrives when, what is reported, what the linter finds."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from dbt.adapters.sparkcdc import java
 from rich.console import Console
 
 from dbt_spark_cdc import invocation
-from scripts import build, lint_sql
+from scripts import build, docs, lint_sql
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = "/bin/sh"
@@ -250,6 +251,45 @@ def test_files_put_into_the_landing_folder_by_hand_are_noticed(tmp_path, monkeyp
     build.remember(landing, state)
     write(landing / "orders" / "mine.jsonl", "{}\n{}\n")  # a replaced file has to be reported
     assert build.dropped_in(landing, state)
+
+
+def test_tests_that_did_not_run_keep_what_they_said(tmp_path):
+    def result(name, status, kind="test"):
+        node = SimpleNamespace(unique_id=f"{kind}.p.{name}", resource_type=kind)
+        return SimpleNamespace(node=node, status=status, message=None)
+
+    file = tmp_path / "results.json"
+    build.keep_results([result("a", "pass"), result("b", "fail"), result("m", "ok", "model")], file)
+    build.keep_results([result("b", "pass"), result("u", "error", "unit_test")], file)
+    kept = {key: said["status"] for key, said in json.loads(file.read_text()).items()}
+    assert kept == {"test.p.a": "pass", "test.p.b": "pass", "unit_test.p.u": "error"}
+
+
+def test_tables_and_columns_without_a_description_are_named():
+    described = {"description": "It."}
+
+    def node(kind, columns, **more):
+        return {"resource_type": kind, "columns": columns, **described, **more}
+
+    manifest = {
+        "nodes": {
+            "model.p.good": node("model", {"A": described}),
+            "model.p.bad": node("model", {"a": described}, description=""),
+            "seed.p.bad": node("seed", {"a": described}),
+            "test.p.any": node("test", {}, description=""),
+        },
+        "sources": {"source.p.s.t": node("source", {"a": {"description": ""}})},
+    }
+    built = {"a": {}, "b": {}}
+    catalog = {
+        "nodes": {"model.p.good": {"columns": {"a": {}}}, "seed.p.bad": {"columns": built}},
+        "sources": {"source.p.s.t": {"columns": {"value": {}}}},
+    }
+    assert list(docs.undescribed(manifest, catalog)) == [
+        "model.p.bad has no description",
+        "seed.p.bad has columns without a description: b",
+        "source.p.s.t has columns without a description: a",
+    ]
 
 
 def test_files_in_trouble_are_named():

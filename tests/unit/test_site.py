@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import re
-import shutil
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -145,28 +144,6 @@ def test_links_out_of_the_documentation_lead_to_pages_of_the_site(hooks: ModuleT
     assert hooks.place(ROOT / "README.md") == "index.md"
 
 
-def test_search_works_in_a_page_opened_as_a_file(site: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if not chromium:
-        pytest.skip("no chromium is installed")
-    said: list[str] = []
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("console", lambda line: said.append(line.text) if line.type == "error" else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda sent: said.append(sent.url) if "://" in sent.url else None)
-        page.goto((site / "index.html").as_uri())
-        page.click(".md-search__input")
-        page.keyboard.type("quarantine")
-        page.wait_for_selector(".md-search-result__item", timeout=15_000)
-        links = page.eval_on_selector_all(".md-search-result__link", "all => all.map(a => a.href)")
-        browser.close()
-    assert any("quarantine.html" in link for link in links)
-    assert [line for line in said if not line.startswith("file://")] == []
-
-
 def test_the_lineage_is_dbts_page_without_its_two_faults(hooks: ModuleType) -> None:
     icon = "<svg><use xlink:href=\"%s{{ getIcon(item.type, \\'on\\') }}\"></use></svg>"
     favicon = '<link rel="shortcut icon" href="${require(\'./assets/favicon.ico\')}"/>'
@@ -203,3 +180,42 @@ def test_columns_link_to_what_they_are_made_of(hooks: ModuleType) -> None:
     assert '<a href="#model.p.b.y">b.y</a>' in page and '<tr id="model.p.b.y">' in page
     assert "## b (model)\n\nNobody knows.\n\n<table>" in page
     assert "<td>array&lt;int&gt;</td>" in page and "<code>`x` &lt; 1</code>" in page
+
+
+def test_tests_and_the_age_of_sources_are_listed(hooks: ModuleType) -> None:
+    test = {"resource_type": "test", "depends_on": {"nodes": ["model.p.x"]}}
+    manifest = {
+        "nodes": {
+            "model.p.m": {"resource_type": "model", "name": "m"},
+            "test.p.a": {**test, "name": "a", "attached_node": "model.p.m"},
+            "test.p.b": {**test, "name": "b", "depends_on": {"nodes": ["x", "model.p.m"]}},
+        },
+        "unit_tests": {
+            "unit_test.p.m.u": {
+                "resource_type": "unit_test",
+                "name": "u",
+                "depends_on": {"nodes": ["model.p.m"]},
+            }
+        },
+        "sources": {"source.p.s.t": {"resource_type": "source", "name": "t"}},
+    }
+    results = {
+        "test.p.a": {"status": "fail", "message": "Got 2 results <", "at": "2026-01-01 08:00 UTC"},
+        "unit_test.p.m.u": {"status": "pass", "message": "", "at": "2026-01-01 08:00 UTC"},
+    }
+    sources = {
+        "results": [
+            {"unique_id": "source.p.s.t", "status": "warn", "max_loaded_at": "2026-01-01T07:00:00Z"}
+        ]
+    }
+    page = hooks.tests_page(manifest, results, sources)
+    assert "1 fail, 1 not run, 1 pass." in page
+    rows = re.findall("<tr>(.*)</tr>", page)
+    plain = [re.sub("<[^>]+>", "", row).split() for row in rows if "<td" in row]
+    assert plain == [
+        ["t", "warn", "2026-01-01", "07:00"],
+        ["m", "fail", "a", "2026-01-01", "08:00", "UTC", "Got", "2", "results", "&lt;"],
+        ["m", "not", "run", "b"],
+        ["m", "pass", "u", "2026-01-01", "08:00", "UTC"],
+    ]
+    assert "Nothing is known of them." in hooks.tests_page(manifest, {}, {})

@@ -19,10 +19,10 @@ SECRET = {
     "spark.hadoop.lines": "hush\nand\tso on",
 }
 QUIET = """
-import json, sys
+import json, os, signal, sys
 from pathlib import Path
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.session import open_session
+from dbt.adapters.sparkcdc.session import end_of_java, open_session
 SECRET = json.loads(sys.argv[3])
 creds = SparkCdcCredentials(
     schema="x", warehouse=sys.argv[1], spark_log=sys.argv[2], server_side_parameters=SECRET
@@ -44,6 +44,17 @@ for query in ("select nope from t", "selec 1"):
     except Exception:
         pass
 print(spark.table("t").collect())
+assert end_of_java(creds) is None
+os.kill(java, signal.SIGKILL)
+try:
+    spark.sql("select 1").collect()
+except Exception as exc:
+    print(end_of_java(creds, exc))
+try:
+    open_session(creds)
+except Exception as exc:
+    print(exc.msg)
+print(end_of_java(creds))
 """
 
 
@@ -86,7 +97,7 @@ def test_another_warehouse_needs_another_process(
         open_session(other)
 
 
-def test_nothing_is_printed_and_the_process_ends(tmp_path: Path) -> None:
+def test_nothing_is_printed_and_the_process_ends_also_without_java(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "spark.log"
     done = subprocess.run(
         [sys.executable, "-c", QUIET, str(tmp_path / "warehouse"), str(log), json.dumps(SECRET)],
@@ -95,7 +106,13 @@ def test_nothing_is_printed_and_the_process_ends(tmp_path: Path) -> None:
         timeout=300,
         cwd=tmp_path,
     )
-    assert (done.stdout, done.stderr, done.returncode) == ("[Row(id=1)]\n", "", 0)
+    assert (done.stderr, done.returncode) == ("", 0)
+    rows, *said, ended = done.stdout.splitlines()
+    assert rows == "[Row(id=1)]"
+    # Of a Java that is gone the adapter says so, and neither the error of a socket nor its stack.
+    assert said == [ended, ended]
+    assert ended.startswith("Spark's Java process was killed")
+    assert str(log) in ended and "spark.driver.memory" in ended
     assert log.stat().st_size > 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["logs", "warehouse"]
 

@@ -181,12 +181,15 @@ def test_rows_that_deletion_vectors_hide_are_not_shown_as_if_they_were_there(sho
 
 
 def test_a_model_that_is_not_built_or_empty_says_so(shop: Path) -> None:
-    assert problems(shop, {"x": "x", "y": "y"}, None) == ["it is not built: run `dbt build -s m`."]
+    assert problems(shop, {"x": "x", "y": "y"}, None) == [
+        "The model is not built: run `dbt build -s m`."
+    ]
     rows = {"x": pa.array([], pa.string()), "y": pa.array([], pa.int64())}
     charted(shop, "n", {"x": "x", "y": "y"}, pa.table(rows))
     page = Page(write_report(shop, shop))
-    assert "m m it is not built: run `dbt build -s m`. n n The table has nothing to show." in (
-        page.text
+    assert (
+        "m m The model is not built: run `dbt build -s m`. n n The table has nothing to show."
+        in (page.text)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.explain import explained, parse_key, query
 from dbt_spark_cdc.project import BadProject, CdcTable, open_project
 from dbt_spark_cdc.status import statuses
-from tests.unit.cli.warehouses import Delta, built, node, project, raw_rows, source
+from tests.unit.cli.warehouses import Delta, built, manifest, node, project, raw_rows, source
 
 
 def event(seq: int, op: str, arrived: int | None = None, **values: Any) -> dict[str, Any]:
@@ -130,6 +131,22 @@ def test_what_is_new_is_read_and_written(shop: Path) -> None:
 def test_a_table_that_was_never_built_is_made_from_all(shop: Path) -> None:
     said = run(shop, "stock")
     assert said.count("the first build makes it, from all events") == 2
+
+
+def test_files_without_a_log_are_named(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", "orders")
+    found = manifest("orders", landed=False)
+    (source,) = found["sources"].values()
+    source["external"] = {"location": "landing/orders"}
+    (folder / "target" / "manifest.json").write_text(json.dumps(found))
+    (folder / "landing" / "orders").mkdir(parents=True)
+    (folder / "landing" / "orders" / "1.csv").touch()
+    files = folder / "landing" / "orders"
+    assert f"reads   orders: all files in {files}" in run(folder, "orders")
+    built(folder, "orders")
+    assert f"reads   orders: all files in {files}" in run(folder, "orders")
+    (files / "1.csv").unlink()
+    assert f"leaves  orders: no file came into {files} since" in run(folder, "orders")
 
 
 def test_what_is_not_there_is_refused(shop: Path) -> None:

@@ -30,10 +30,13 @@ I,2,Cleo,2026-01-05T09:00:01Z
 POSTGRES = """\
 -- A dump; it holds rows too.
 SET statement_timeout = 0;
+CREATE DOMAIN shop.amount AS numeric(12,2)
+	CONSTRAINT amount_check CHECK ((VALUE >= (0)::numeric));
+CREATE DOMAIN shop.balance AS shop.amount;
 CREATE TABLE shop.customers (
     id integer NOT NULL,
     name character varying(30) DEFAULT 'x; -- no'::character varying,
-    balance numeric(12,2),
+    balance shop.balance,
     seen timestamp with time zone,
     tags text[],
     _seq int
@@ -43,9 +46,11 @@ COPY shop.customers (id, name) FROM stdin;
 1	it's; CREATE TABLE neither (x int);
 \\.
 ALTER TABLE ONLY shop.customers
-    ADD CONSTRAINT customers_pkey PRIMARY KEY (id);
+    ADD CONSTRAINT customers_pkey PRIMARY KEY (id) INCLUDE (name);
 CREATE TABLE shop.lines (a int, b smallint, c text, PRIMARY KEY (b, a)) PARTITION BY RANGE (a);
 CREATE TABLE shop.lines_1 PARTITION OF shop.lines FOR VALUES FROM (1) TO (2);
+CREATE TABLE shop.lines_2 (a int, b smallint NOT NULL, c text);
+ALTER TABLE ONLY shop.lines ATTACH PARTITION shop.lines_2 FOR VALUES FROM (2) TO (3);
 CREATE TABLE log (line text);
 """
 MYSQL = """\
@@ -149,6 +154,10 @@ def test_a_csv_is_a_project_with_a_table_over_its_folder(folder: Path) -> None:
     macro = (folder / "shop/macros/file_tables.sql").read_text()
     assert "(`op` string, `id` string, `name` string, `changed_at` string)" in macro
     assert "landing/customers'" in macro or "/customers'" in macro
+    (table,) = yaml.safe_load((folder / "shop/models/sources/shop__customers.yml").read_text())[
+        "sources"
+    ][0]["tables"]
+    assert table["external"] == {"location": "{{ env_var('CDC_LANDING', 'landing') }}/customers"}
     for file in (folder / "shop").rglob("*.yml"):
         assert yaml.safe_load(file.read_text()), file
     final = yaml.safe_load((folder / "shop/models/final/customers.yml").read_text())["models"][0]
@@ -167,6 +176,7 @@ def test_json_lines_are_landed(folder: Path) -> None:
     assert declared["landed"] is True and "payload" not in declared and "where" not in declared
     assert declared["raw"] == "{{ target.schema }}_raw.landed"
     assert declared["columns"] == {"id": "int"}
+    assert "external" not in (folder / "shop/models/sources/shop__customers.yml").read_text()
     # Landing knows packed files by their name.
     assert (folder / "shop/landing/customers/packed.gz").exists()
     staging = (folder / "shop/models/staging/stg_shop__customers.sql").read_text()

@@ -220,6 +220,26 @@ def test_a_union_has_the_origins_of_its_queries() -> None:
     assert how(table) == {"mail": "CAST(person_id AS STRING)"}
 
 
+def columns_of(sql: str, *names: str) -> Table:
+    """A model that the catalog has with these columns."""
+    manifest, catalog = artifacts(odd=sql)
+    catalog["nodes"]["model.p.odd"] = {"columns": typed(dict.fromkeys(names, "string"))}
+    return next(table for table in trace(manifest, catalog) if table.name == "odd")
+
+
+def test_a_table_outside_of_the_project_is_no_origin() -> None:
+    table = columns_of(
+        "select people.mail, other.* from s.people cross join elsewhere.other", "mail", "x"
+    )
+    assert made(table) == {"mail": ["people.mail"], "x": []}
+    assert how(table) == {"x": "of a table that the project does not know"}
+    assert how(columns_of("select mail from s.people", "gone")) == {"gone": "not in its query"}
+
+
+def test_a_column_that_its_table_does_not_have_is_no_origin() -> None:
+    assert made(columns_of("select people.former from s.people", "former")) == {"former": []}
+
+
 @pytest.mark.parametrize(
     ("name", "sql", "reason"),
     [

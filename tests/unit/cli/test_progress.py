@@ -54,8 +54,12 @@ def test_each_finished_model_is_a_line() -> None:
 
 
 def test_of_tests_those_that_fail_are_lines() -> None:
-    lines = shown(finished("t", "test", "pass"), finished("u", "unit_test", "fail"))
-    assert lines.splitlines()[1:] == ["batch 1/4  2/?  unit test u  fail  1.2 s"]
+    lines = shown(
+        finished("t", "test", "pass"),
+        finished("e", "exposure", "no-op"),
+        finished("u", "unit_test", "fail"),
+    )
+    assert lines.splitlines()[1:] == ["batch 1/4  3/?  unit test u  fail  1.2 s"]
 
 
 def test_silence_is_broken_by_what_is_running() -> None:

@@ -14,7 +14,7 @@ from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 
 from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.project import BadProject
-from dbt_spark_cdc.report import HEIGHT, chart, write_report
+from dbt_spark_cdc.report import HEIGHT, WIDTH, chart, write_report
 from tests.unit.cli.warehouses import (
     Delta,
     built,
@@ -195,7 +195,9 @@ def test_bars_are_stacked_to_the_height_of_the_largest() -> None:
         ("b", 0, HEIGHT / 4),
         ("a", HEIGHT / 2, HEIGHT / 2),
     ]
-    assert drawn.bars[0].x < drawn.bars[2].x
+    # Each end of the axis has its bar: the times of both are written there.
+    first, last = drawn.bars[0], drawn.bars[2]
+    assert (first.x, round(last.x + last.width)) == (0, WIDTH)
     assert (drawn.largest, drawn.series) == ("4", ("a", "b"))
     assert chart("t", ("a",), times, [{"a": 0}] * 3) is None
     assert chart("t", ("a",), [], []) is None

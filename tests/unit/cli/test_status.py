@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -264,6 +265,33 @@ def test_a_source_without_arrivals_is_compared_by_commits(tmp_path: Path) -> Non
     found = status(folder, "orders")
     assert (found["state"], found["unread_rows"]) == ("behind", None)
     assert found["lag_seconds"] > 0
+
+
+def test_files_without_a_log_are_compared_by_when_they_came(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", "orders")
+    found = manifest("orders", landed=False)
+    (source,) = found["sources"].values()
+    source["external"] = {"location": "landing/orders"}
+    (folder / "target" / "manifest.json").write_text(json.dumps(found))
+    files = folder / "landing" / "orders"
+    files.mkdir(parents=True)
+    (files / "old.csv").write_text("id\n1\n")
+    # A copy keeps the time of its content, and came today all the same: after the build.
+    os.utime(files / "old.csv", (0, 0))
+    (files / ".gitkeep").touch()
+    assert status(folder, "orders")["state"] == "not built"
+    built(folder, "orders")
+    late = status(folder, "orders")
+    assert (late["state"], late["unread_rows"], late["lag_seconds"] > 0) == ("behind", None, True)
+
+    # Nothing was new in a later build, which therefore left no commit.
+    results(folder, ("snapshot.p.orders_history", "success", ""))
+    path = folder / "target" / "run_results.json"
+    path.write_text(path.read_text().replace("2026-01-01T01:00:00Z", "2999-01-01T01:00:00Z"))
+    read = status(folder, "orders")
+    assert (read["state"], read["unread_rows"], read["lag_seconds"]) == ("up to date", 0, 0)
+    path.write_text(path.read_text().replace("success", "error"))
+    assert status(folder, "orders")["lag_seconds"] > 0
 
 
 def test_deleted_rows_of_the_ledger_are_told(shop: Path) -> None:

@@ -10,7 +10,7 @@ from dbt.adapters.contracts.connection import AdapterResponse, Connection, Conne
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
-from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -83,7 +83,10 @@ class SparkCdcConnectionManager(SparkConnectionManager):
         except DbtRuntimeError:
             raise
         except Exception as exc:
-            spark = self.get_thread_connection().handle.spark
+            connection = self.get_thread_connection()
+            if ended := end_of_java(connection.credentials, exc):
+                raise DbtDatabaseError(ended) from exc
+            spark = connection.handle.spark
             raise DbtDatabaseError(changes_that_are_gone(spark, sql) or message_of(exc)) from exc
 
     @classmethod

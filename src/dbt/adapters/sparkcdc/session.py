@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_LOG_BYTES = 10 * 1024**2
 JVM_EXIT_SECONDS = 60
+# A connection breaks a moment before the process is gone.
+JVM_END_SECONDS = 5
 LOG_LINES_SHOWN = 8
 
 
@@ -64,7 +67,12 @@ def open_session(creds: SparkCdcCredentials) -> SparkSession:
     if creds.remote:
         return _open_remote(creds)
     root = _local_root(creds)
-    spark = root.spark.newSession()
+    try:
+        spark = root.spark.newSession()
+    except Exception as exc:
+        if ended := end_of_java(creds, exc):
+            raise DbtRuntimeError(ended) from exc
+        raise
     for key, value in creds.server_side_parameters.items() - root.parameters.items():
         spark.conf.set(key, value)
     # Code that asks Spark for "the active session" of this thread must find this one.
@@ -111,6 +119,34 @@ def warm_up(creds: SparkCdcCredentials, *, record: bool = False, brief: bool = F
         import pyspark.sql  # noqa: F401  # in a thread beside dbt's parser it takes twice as long
 
         threading.Thread(target=start, name="spark-warm-up", daemon=True).start()
+
+
+def end_of_java(creds: SparkCdcCredentials, exc: Exception | None = None) -> str | None:
+    """Returns what is to be said where Java is gone; None where it runs.
+
+    Args:
+        creds: The profile's connection settings.
+        exc: The error that a statement ended with.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    if _root is None or creds.remote:
+        return None
+    # What Java itself answers shows that it is there. py4j has many errors for one that is not.
+    answered = exc is None or isinstance(exc, (PySparkException, Py4JJavaError))
+    wait = 0 if answered else JVM_END_SECONDS
+    try:
+        code = _root.process.wait(wait)
+    except subprocess.TimeoutExpired:
+        return None
+    killed = code == -signal.SIGKILL
+    why = "was killed, as systems do that run out of memory" if killed else f"ended with {code}"
+    return (
+        f"Spark's Java process {why}. The end of {creds.spark_log} may say more. Start dbt again: "
+        "a build goes on from what was committed. If it happens again, lower `threads` or "
+        "spark.driver.memory in the profile, or give the machine more memory."
+    )
 
 
 @atexit.register
@@ -167,6 +203,8 @@ def _local_root(creds: SparkCdcCredentials, record: bool = False, brief: bool = 
             raise failure
         if _root is None:
             _root = _start(creds, record, brief)
+        elif ended := end_of_java(creds):
+            raise DbtRuntimeError(ended)
         elif _root.warehouse != creds.warehouse:
             raise DbtRuntimeError(
                 f"This process already runs Spark on the warehouse {_root.warehouse}, and can "
@@ -317,7 +355,13 @@ def _quiet() -> None:
     from pyspark.logger import PySparkLogger
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_py4js)
     logging.getLogger("pyspark").setLevel(logging.ERROR)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module=r"(pyspark|py4j|delta)\b")
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Where Java is gone, py4j logs a stack for each connection, and not under its own name."""
+    return record.msg != "Exception while sending command."
