@@ -164,6 +164,11 @@ class TestManualChanges:
     ) -> None:
         assert self.current(project, name) == WHOLE
 
+    def test_a_resolver_resolves_deleted_rows_again(
+        self, project: Any, failed: dict[str, str]
+    ) -> None:
+        assert rows(project, "select id from {s}.resolver_keys order by id") == [(1,), (2,)]
+
     @pytest.mark.parametrize("name", ["renamed", "dropped"])
     def test_a_history_without_a_declared_column_is_refused(
         self, project: Any, failed: dict[str, str], name: str
