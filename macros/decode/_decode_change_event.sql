@@ -10,6 +10,9 @@
     {%- set names, values = event ~ "columnnames", event ~ "columnvalues" -%}
     {%- set old_names, old_values = event ~ "oldkeynames", event ~ "oldkeyvalues" -%}
     {%- set kind = event ~ "changetype" -%}
+    {%- set beside, sequence = cdc._beside_event(d), [] -%}
+    {%- for part in d.sequence_by -%}{%- do sequence.append(beside.get(part, part)) -%}{%- endfor -%}
+    {%- set d = dict(d, sequence_by=sequence, event_time=beside.get(d.event_time, d.event_time)) -%}
 with {% if d.payload -%}
 change_events as (
     select

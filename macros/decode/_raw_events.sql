@@ -18,6 +18,9 @@
 select
     {#- A ChangeEvent's own names would clash with those of the raw table. -#}
     {{- "\n    *," if not d.payload or d.traits.json }}
+    {%- for expression, name in cdc._beside_event(d).items() %}
+    {{ expression }} as {{ name }},
+    {%- endfor %}
     {%- for column in looked_up %}
     {{ column }},
     {%- endfor %}
@@ -38,6 +41,25 @@ from (select {{ found | join(", ") }}) as absent_columns
 cross join lateral (
     {{ rows | indent(4) }}
 ) as raw_rows
+{%- endmacro %}
+
+
+{#-
+    Of a ChangeEvent in JSON the declared expressions that read columns beside it, such as Kafka's offset, with the names that
+    `raw_events` has them by. Those that read the event use its own names, which need no `_message`.
+-#}
+{% macro _beside_event(d) -%}
+    {%- set found = {} -%}
+    {%- if d.payload and not d.traits.json -%}
+        {%- set names = "(?i)\\b(_message|changetype|timestamp|columnnames|columnvalues|oldkeynames|oldkeyvalues)\\b" -%}
+        {%- for expression in d.sequence_by + ([d.event_time] if d.event_time else []) -%}
+            {%- set columns = modules.re.sub("(?i)'[^']*'|\\bas\\s+timestamp\\b", "", expression | string) -%}
+            {%- if not modules.re.search(names, columns) -%}
+                {%- do found.update({expression: "__cdc_beside_" ~ (found | length + 1)}) -%}
+            {%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {{ return(found) }}
 {%- endmacro %}
 
 

@@ -82,6 +82,8 @@
     {%- if properties.get("cdc.identity") != cdc._identity(spec) -%}
         {#- Before the table says anything else of itself. -#}
         {%- do cdc._evolve(spec.relation, columns, images, spec.renames, check=true) -%}
+    {%- else -%}
+        {%- do cdc._refuse_lost_columns(spec, properties) -%}
     {%- endif -%}
     {%- do cdc._add_masks(spec, properties) -%}
     {%- set spec = cdc._with_identities(spec, properties) -%}
@@ -110,6 +112,30 @@
         event_types=spec.types,
         types=types,
     )) }}
+{%- endmacro %}
+
+
+{#-
+    Stops at a table that lacks a column although nothing was declared otherwise since it was built: added again, it would be NULL in all
+    rows. A column that was declared later may be missing, for a run can be killed before it is added.
+-#}
+{% macro _refuse_lost_columns(spec, properties) -%}
+    {%- if cdc._identity(spec) is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set there = cdc._column_types(spec.relation) | map("lower") | list + properties.get("cdc.added", "").split("\n") -%}
+    {%- set lost = [] -%}
+    {%- for name in spec.key_columns + spec.value_columns
+        if not ([name] + spec.renames.get(name, [])) | map("lower") | select("in", there) | list -%}
+        {%- do lost.append("`" ~ name ~ "`") -%}
+    {%- endfor -%}
+    {%- if lost -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ spec.relation ~ " has no column " ~ (lost | join(", ")) ~ ", which it was built with: somebody renamed or dropped it."
+            ~ " Nothing was written. Rename it back, or restore the table to a version that has it. To rename a column, declare `renames`."
+            ~ " Or drop the table and what reads it, and build them again from the raw events."
+        ) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 

@@ -9,12 +9,12 @@
 
 {#-
     Whether a history has tombstones to fold. The first build writes none, for it would have to decode everything twice; the second run
-    looks for those of all events before it, once, and its checkpoint tells the later ones. A history that is rebuilt finds its
-    tombstones again.
+    looks for those of all events before it, once, and its checkpoint tells the later ones. So does one after somebody dropped the table, or
+    took rows out of it. A history that is rebuilt finds its tombstones again.
 -#}
 {% macro _has_tombstones(spec, window, checkpoint) -%}
     {%- set exists = not spec.rebuild and cdc._is_there(spec.tombstones) -%}
-    {%- if spec.rebuild or window.read_from is none or "tombstones" in checkpoint -%}
+    {%- if spec.rebuild or window.read_from is none or cdc._has_all_tombstones(spec, checkpoint, exists) -%}
         {{ return(exists) }}
     {%- endif -%}
     {%- set past_ends -%}
@@ -40,6 +40,34 @@
     {%- endif -%}
     {%- do cdc._insert_tombstones(spec, past_ends) -%}
     {{ return(true) }}
+{%- endmacro %}
+
+
+{#-
+    Whether the tombstones are there that a checkpoint speaks of: builds only add some.
+      exists   whether their table is there
+-#}
+{% macro _has_all_tombstones(spec, checkpoint, exists) -%}
+    {%- set version = checkpoint.get("tombstones") -%}
+    {#- Older versions of the package kept no number. -#}
+    {%- if version is none or version is boolean or version < 0 -%}
+        {{ return(version is not none) }}
+    {%- elif not exists or cdc._table_version(spec.tombstones) < version -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- set gap = cdc._table_version(spec.tombstones) - version -%}
+    {%- set others = [] -%}
+    {%- for commit in (cdc._newest_commits(spec.tombstones, gap) if gap else [])
+        if commit["version"] > version and commit["operation"] not in cdc._maintenance() + ["WRITE"] -%}
+        {%- do others.append(commit) -%}
+    {%- endfor -%}
+    {{ return(not others) }}
+{%- endmacro %}
+
+
+{#- The version of the table of tombstones, for the checkpoint; -1 where there is none. -#}
+{% macro _tombstones_version(spec) -%}
+    {{ return(cdc._table_version(spec.tombstones) if cdc._is_there(spec.tombstones) else -1) }}
 {%- endmacro %}
 
 

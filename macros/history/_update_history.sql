@@ -63,12 +63,12 @@
     ) -%}
     {%- set changed = cdc._change_facts(changes, "dbt_change_type") -%}
     {%- set run = cdc._run_of_batch(spec, window, facts, changed, facts.rejected) -%}
-    {%- set position = dict(window.position, tombstones=true, run=run) -%}
     {#- Tombstones go first: if the run ends between both commits, the next one reads the same events again. -#}
     {%- set is_outdated = spec.rebuild and cdc._is_there(spec.tombstones) -%}
     {%- if changed.kinds.get("tombstone") or facts.truncates or is_outdated -%}
         {%- do cdc._add_tombstones(spec, events, changes) -%}
     {%- endif -%}
+    {%- set position = dict(window.position, tombstones=cdc._tombstones_version(spec), run=run) -%}
     {%- set touched = changed.kinds.get("update", 0) + changed.kinds.get("delete", 0) -%}
     {%- if not touched and not changed.kinds.get("insert") -%}
         {#- The next run need not read the same events again. -#}

@@ -1,7 +1,7 @@
 {#-
     One batch of a final table in plain Parquet files. Nothing can be merged into such a table: whole partitions are replaced, or all of it. It
-    has no log either, so its checkpoint is a property of the table, set after the rows are there. A run that is killed in between
-    leaves the former checkpoint, and the next run replaces the same partitions again.
+    has no log either, so its checkpoint is a property of the table, set after the rows are there. It names the files that the run left:
+    where others are there, somebody wrote the table, or a run was killed in between, and all rows are replaced.
 -#}
 {% macro _update_parquet(node, history) -%}
     {{ return(adapter.dispatch("update_parquet", "cdc")(node, history)) }}
@@ -23,7 +23,11 @@
     {%- set checkpoint = fromjson(cdc._table_properties(target).get("cdc.checkpoint", "{}"), {}) -%}
     {%- set follows = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
         and checkpoint.version <= position.version -%}
-    {%- if follows and not cdc._writes_since(history, checkpoint.version) -%}
+    {%- set is_as_left = checkpoint.get("files") == adapter.files_digest(target | string) -%}
+    {%- if checkpoint and not is_as_left -%}
+        {%- do log("cdc: " ~ target ~ " has other files than the last build left. All of its rows are replaced.", info=true) -%}
+    {%- endif -%}
+    {%- if follows and is_as_left and not cdc._writes_since(history, checkpoint.version) -%}
         {{ return("nothing new") }}
     {%- endif -%}
     {%- if not follows -%}
@@ -37,7 +41,7 @@
     {%- set spec = {"relation": target, "is_large": cdc._is_large(history)} -%}
     {%- set touched = cdc._feed_step(
         spec, history, checkpoint.version, cdc._touched_partitions(node, history, parts, checkpoint.version, position.version), true
-    ) if follows and parts else none -%}
+    ) if follows and is_as_left and parts else none -%}
     {#- Commits that changed no current row. -#}
     {%- if touched is none or touched.rows | length -%}
         {%- set pinned = history ~ " version as of " ~ position.version -%}
@@ -48,8 +52,28 @@
         {%- do adapter.replace_partitions(target | string, "insert overwrite table " ~ target ~ " " ~ new_rows, emptied) -%}
     {%- endif -%}
     {%- do cdc._drop_steps() -%}
-    {%- do run_query("alter table " ~ target ~ " set " ~ cdc._tblproperties({"cdc.checkpoint": tojson(position)})) -%}
+    {%- do cdc._note_files(target, position) -%}
     {{ return("OK") }}
+{%- endmacro %}
+
+
+{#- Writes the checkpoint of such a table, with the files that it consists of. -#}
+{% macro _note_files(target, position) -%}
+    {%- set checkpoint = dict(position, files=adapter.files_digest(target | string)) -%}
+    {%- do run_query("alter table " ~ target ~ " set " ~ cdc._tblproperties({"cdc.checkpoint": tojson(checkpoint)})) -%}
+{%- endmacro %}
+
+
+{#-
+    The hook of the embedded Spark's adapter after dbt itself has built an incremental model. What the model's own hooks wrote is no state that
+    later builds may trust: without its files in the checkpoint, the next one replaces all rows.
+-#}
+{% macro sparkcdc__first_build_done() -%}
+    {%- set hooks = [config.get("pre_hook"), config.get("post_hook")] | select | list -%}
+    {%- if "macro.cdc.current" in model.depends_on.macros and cdc._is_parquet(model) and not hooks -%}
+        {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
+        {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
+    {%- endif -%}
 {%- endmacro %}
 
 

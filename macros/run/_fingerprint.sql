@@ -147,19 +147,34 @@
 {%- endmacro %}
 
 
-{#- The hook of the embedded Spark's adapter for the checkpoint of a Python model's merge, asked for before its events are read. -#}
+{#-
+    The hook of the embedded Spark's adapter for the checkpoint of what a resolver writes, asked for before its events are read. It also tells
+    the resolver whether to read all of them, and not those of later arrivals alone: where somebody else wrote its table, the raw table or
+    its `arrival` is another one, or rows were appended with an arrival that was read already.
+-#}
 {% macro sparkcdc__batch_position() -%}
     {%- if not cdc._resolves(model) or cdc._reads_a_part() -%}
         {{ return(none) }}
     {%- endif -%}
+    {%- set there = load_relation(this) is not none and not should_full_refresh() -%}
+    {%- set checkpoint = cdc._read_checkpoint(this) if there else {} -%}
+    {%- set reads_all = [] if "fingerprint" in checkpoint else [true] -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(model), "declared": cdc._declared_fingerprint(model)} -%}
-    {%- if position.declared is not none -%}
-        {%- set d = cdc._upstream_declaration(model) -%}
-        {%- set last = cdc._read_checkpoint(this).get("read_to") -%}
+    {%- set d = cdc._upstream_declaration(model) -%}
+    {%- if d and d.arrival -%}
+        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation), "raw_version": cdc._raw_version(d)}) -%}
+        {%- set own = cdc._own_checkpoint({"relation": this, "rebuild": false}, d, checkpoint, position.raw_id) -%}
+        {%- set last = own.get("read_to") -%}
+        {%- set is_asked = last is not none and own.get("raw_version") is not none -%}
+        {%- set appended = cdc._appended(d, last, own.raw_version) if is_asked else none -%}
+        {%- if own != checkpoint or (appended and appended[3] is not none and appended[3] <= last) -%}
+            {%- do reads_all.append(true) -%}
+        {%- endif -%}
         {%- set newest = run_query("select max(" ~ d.arrival ~ ") filter (where " ~ cdc._may_be_of_table(d) ~ ") "
             ~ cdc._from_new_rows(d, last)).rows[0][0] -%}
         {%- do position.update({"read_to": last if newest is none else newest}) -%}
     {%- endif -%}
+    {%- do run_query("set cdc.resolver.reads_all = " ~ (this if reads_all else "none")) -%}
     {{ return(position) }}
 {%- endmacro %}
 
@@ -167,4 +182,10 @@
 {#- The hook of the embedded Spark's adapter that sets this checkpoint for the commit that writes the rows. -#}
 {% macro sparkcdc__set_batch_position(position) -%}
     {%- do cdc._set_checkpoint(this, position) -%}
+{%- endmacro %}
+
+
+{#- The hook of the embedded Spark's adapter for such a checkpoint after the write, which made no commit if it had no rows. -#}
+{% macro sparkcdc__keep_batch_position(position) -%}
+    {%- do cdc._commit_checkpoint(this, position, cdc._read_checkpoint(this)) -%}
 {%- endmacro %}

@@ -28,6 +28,8 @@ UPSERT, ARRIVAL, END, LEAVE, TRUNCATE = range(5)
 OWN, LEFT, ENDED, NONE = range(4)
 
 OLD = "_old_"
+# The session's setting that names the table whose resolver is to read all events.
+READS_ALL = "cdc.resolver.reads_all"
 SEGMENTS = ["_segment_id", "_left_segment_id", "_ended_segment_id"]
 LABELS = ["_entity_id", "_ended_entity_id"]
 ROWS_A_CHUNK = 10_000
@@ -55,11 +57,16 @@ def resolve_keys(
     Returns:
         Events to merge into the model's table: the new ones, and those whose labels changed.
     """
-    return resolve(events, session.table(str(dbt.this)) if dbt.is_incremental else None, keys)
+    known = session.table(str(dbt.this)) if dbt.is_incremental else None
+    reads_all = session.conf.get(READS_ALL, "") == str(dbt.this)
+    return resolve(events, known, keys, reads_all)
 
 
 def resolve(
-    events: DataFrame, known: DataFrame | None = None, keys: Sequence[str] | None = None
+    events: DataFrame,
+    known: DataFrame | None = None,
+    keys: Sequence[str] | None = None,
+    reads_all: bool = False,
 ) -> DataFrame:
     """Resolves events to entities.
 
@@ -68,6 +75,7 @@ def resolve(
         known: What earlier calls returned: the latest row of each `_event_id`, as it is stored.
             None at first.
         keys: Key columns; by default those that have an `_old_` column.
+        reads_all: Whether events of earlier arrivals may be new, too.
 
     Returns:
         One row for each event that is new or whose labels changed: the columns of `events`, the
@@ -83,6 +91,8 @@ def resolve(
     if known is not None:
         arrived = F.max("_arrived" if "_arrived" in events.columns else F.lit(None))
         read_to, last_run = known.agg(arrived, F.max("_resolved")).collect()[0]
+    if reads_all:
+        read_to = None
     # Grows, also when the table was recreated: who reads it by this number misses nothing.
     run = max((last_run or 0) + 1, int(time.time()))
 

@@ -96,6 +96,12 @@ _DEBEZIUM_LOGICAL = {
     "org.apache.kafka.connect.data.Timestamp": "timestamp_ntz",
     "io.debezium.time.ZonedTimestamp": "timestamp",
     "io.debezium.time.Year": "int",
+    # Since midnight, in the unit of their name.
+    "io.debezium.time.Time": "int",
+    "org.apache.kafka.connect.data.Time": "int",
+    "io.debezium.time.MicroTime": "bigint",
+    "io.debezium.time.NanoTime": "bigint",
+    "io.debezium.data.Bits": "binary",
 }
 _DATE = r"\d{4}-\d\d-\d\d"
 _SHAPES = (

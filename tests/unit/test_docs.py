@@ -169,6 +169,12 @@ def uncited(page: str) -> list[str]:
     return [section.split("\n")[0] for section in sections if not cited.search(section)]
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "formats").glob("*.md")), ids=lambda p: p.stem)
+def test_every_format_says_what_orders_changes_at_one_position(page: Path) -> None:
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert "the hash of their content" in text or "there are no ties" in text
+
+
 def test_every_answer_names_its_threads_with_their_dates() -> None:
     page = (DOCS / "faq.md").read_text(encoding="utf-8")
     assert page.count("\n## ") > 15 and uncited(page) == []

@@ -121,6 +121,11 @@ class TestDebezium(Decoding):
             "payload": None,
             "columns": {"id": "int", "price": "decimal(6,2)", "at": "timestamp", "note": "string"},
         },
+        "stored": {
+            "format": "debezium",
+            "keys": ["id"],
+            "columns": {"id": "int", "bits": "binary", "text": "string", "time": "bigint"},
+        },
         "mysql": {"format": "debezium", "keys": ["id"], "columns": {"id": "int"}},
         "sqlserver": {"format": "debezium", "keys": ["id"], "columns": {"id": "int"}},
         "oracle": {"format": "debezium", "keys": ["id"], "columns": {"id": "int"}},
@@ -227,6 +232,11 @@ class TestDebezium(Decoding):
                 ) as after,
                 struct(5L as lsn, 1559033904863L as ts_ms) as source
         """,
+        # BIT(64) b'100000010' of MySQL is two bytes, the lowest one first, and six of zero.
+        "stored": [
+            typed(1, bits="AgEAAAAAAAA=", text="AgEAAAAAAAA=", time=45_296_789_012),
+            typed(2, bits=None, text=None, time=-3_600_000_000),
+        ],
         "mysql": [
             change("c", None, after={"id": n}, file=file, pos=pos, row=index, ts_ms=0)
             for n, (file, pos, index) in enumerate(
@@ -358,6 +368,13 @@ class TestDebezium(Decoding):
             'column price: "1234" is not a decimal(20,2)',
             "no event time",
         ]
+
+    def test_bits_and_times_are_what_the_page_says(self, built: Any) -> None:
+        assert events(built("stg_stored"), "id", "bits", "text", "time") == [
+            ("I", 1, (0b100000010).to_bytes(8, "little"), "AgEAAAAAAAA=", 45_296_789_012),
+            ("I", 2, None, None, -3_600_000_000),
+        ]
+        assert not built("stored_quarantine")
 
     def test_declared_encodings(self, built: Any) -> None:
         found = {row["id"]: row for row in built("stg_declared")}

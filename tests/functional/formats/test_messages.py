@@ -106,6 +106,12 @@ class TestMessages(Decoding):
             "sequence_by": "offset",
             "columns": {**COLUMNS, "price": "decimal(6,2)", "blob": "binary"},
         },
+        "labels": {
+            "format": "canal",
+            "keys": ["id"],
+            "sequence_by": "offset",
+            "columns": {"id": "int", "state": "string", "flags": "int"},
+        },
         "dms": {
             "format": "dms",
             "keys": ["id"],
@@ -254,6 +260,13 @@ class TestMessages(Decoding):
             canal("WHAT", None),
             "[1]",
         ],
+        "labels": [
+            canal(
+                "INSERT",
+                [{"id": str(n), "state": state, "flags": str(n)} for n, state in enumerate("012")],
+                mysqlType={"id": "int", "state": "enum('new','paid')", "flags": "set('a','b')"},
+            ),
+        ],
         "dms": [
             dms("load", {"id": 1, "name": "loaded"}, 50),
             dms("insert", {"id": 2, "name": "x"}, 10),
@@ -397,6 +410,15 @@ class TestMessages(Decoding):
             "unknown operation WHAT",
             "unreadable payload",
         ]
+
+    def test_canal_gives_numbers_for_labels(self, built: Any) -> None:
+        """What docs/formats/canal.md says: the labels stand in `mysqlType` alone."""
+        assert events(built("stg_labels"), "id", "state", "flags") == [
+            ("I", 0, "0", 0),
+            ("I", 1, "1", 1),
+            ("I", 2, "2", 2),
+        ]
+        assert not built("labels_quarantine")
 
     def test_dms(self, built: Any) -> None:
         assert events(built("stg_dms"), "id", "name", "_old_id", "_unset") == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import Any, ClassVar
 
 from tests.functional.formats.decoding import Decoding, events, reasons
@@ -47,6 +48,14 @@ class TestTraps(Decoding):
             "payload": "value",
             "keys": ["id"],
             "columns": {**COLUMNS, "mail": "string"},
+        },
+        "topic": {
+            "format": "change_event",
+            "payload": "event",
+            "keys": ["id"],
+            "sequence_by": ["try_cast(timestamp as bigint)", "offset"],
+            "event_time": "try_cast(written as timestamp)",
+            "columns": COLUMNS,
         },
         "flagged": {
             "format": "flagged",
@@ -107,6 +116,15 @@ class TestTraps(Decoding):
             {**change_event("insert", "7", {"id": "3"}), "oldKeyNames": ["id", "id"]},
             change_event("upsert", "7", {"id": "3"}),
         ],
+        # The raw table has columns of its own by names of the event.
+        "topic": f"""
+            select event, offset, timestamp, '2020-01-01' as written, 'x' as changeType
+            from values
+                ('{json.dumps(change_event("update", "1", {"id": "1", "name": "b"}))}', 2, 0),
+                ('{json.dumps(change_event("insert", "1", {"id": "1", "name": "a"}))}', 1, 9),
+                ('{json.dumps(change_event("update", "2", {"id": "1", "name": "c"}))}', 0, 9)
+                as t (event, offset, timestamp)
+        """,
         "flagged": """
             select flag, id, name, timestamp(at) as at, nr
             from values
@@ -194,6 +212,12 @@ class TestTraps(Decoding):
             "old key names and values do not pair",
             "unknown operation upsert",
         ]
+
+    def test_columns_beside_a_change_event_can_order_it(self, built: Any) -> None:
+        rows = built("stg_topic")
+        assert events(rows, "name") == [("I", "a"), ("U", "b"), ("U", "c")]
+        assert {row["_ts"] for row in rows} == {dt.datetime(2020, 1, 1)}
+        assert not built("topic_quarantine")
 
     def test_flagged(self, built: Any) -> None:
         rows = built("stg_flagged")

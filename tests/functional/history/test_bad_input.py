@@ -107,13 +107,19 @@ class TestBadInput:
 
         # Fail instead of quarantine: nothing written either.
         write_file(
-            SOURCES.replace("operation: flag", "operation: flag\n              on_bad_event: fail"),
+            SOURCES.replace(
+                "operation: flag",
+                "operation: flag\n              on_bad_event: fail\n"
+                "              origin: concat('line ', coalesce(seq, 0))",
+            ),
             project.project_root,
             "models",
             "sources.yml",
         )
         _, log = run_dbt_and_capture(["build"], expect_pass=False)
         assert "app.orders has bad events and declares `on_bad_event: fail`" in log
+        assert "  - no sequence: 1 event, the first at line 0" in log
+        assert "  - unknown operation W: 1 event, the first at line 4" in log
         assert project.run_sql(commits, fetch="all") == before
 
         # All that is wrong with a declaration comes at once, with table, column and way out.

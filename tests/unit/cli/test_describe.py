@@ -680,6 +680,8 @@ def test_types_of_debezium():
         "timestamp_ntz"
     )
     assert of_debezium({"type": "string", "name": "io.debezium.data.Json"}) == "string"
+    assert of_debezium({"type": "int64", "name": "io.debezium.time.MicroTime"}) == "bigint"
+    assert of_debezium({"type": "bytes", "name": "io.debezium.data.Bits"}) == "binary"
     assert of_debezium({"type": "array"}) == "string"
 
 
@@ -706,6 +708,11 @@ def test_types_of_debezium():
 )
 def test_types_of_values(values, texts, spark):
     assert of_values(values, texts) == spark
+
+
+def test_the_share_of_quarantined_events_is_tested_by_default(tmp_path):
+    said = run(jsonl(tmp_path / "sample.jsonl", *FORMATS["wal2json_v2"][0]))
+    assert said.count("cdc.quarantined_share: {arguments: {max_share: 0.1}}") == 1
 
 
 def test_rows_quote_what_has_to_be_quoted(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -478,6 +479,19 @@ class SparkCdcAdapter(SparkAdapter):
             self.execute(sql)
         if dropped:
             self.execute(f"alter table {table} drop if exists {dropped}")
+
+    @available.parse_none
+    def files_digest(self, table: str) -> str:
+        """Returns what tells the data files of a table without a log from others.
+
+        Args:
+            table: Its name in SQL.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        # Another program may have written files since this session listed them.
+        spark.catalog.refreshTable(table)
+        files = sorted(spark.table(table).inputFiles())
+        return hashlib.sha256("\n".join(files).encode()).hexdigest()
 
     def _compact_if_it_pays(self, table: str) -> None:
         folder, version = self._delta_folder(table), self.logged_version(table)

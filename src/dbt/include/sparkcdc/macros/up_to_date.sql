@@ -2,8 +2,10 @@
 
    `is_up_to_date`: a view, snapshot or Python model stays what it is.
    `batch_update`: brings a table up to date by itself, and returns what came of it; none where it is not its own.
-   `batch_position`: what the merge of a Python model is to note in its commit, asked for before the model reads; none where that is nothing.
+   `first_build_done`: notes what a table came to that dbt itself has built.
+   `batch_position`: what the commit of a Python model's rows is to note, asked for before the model reads; none where that is nothing.
    `set_batch_position`: has the next commit note it.
+   `keep_batch_position`: notes it by itself where the merge had no rows and made no commit.
    By itself the adapter builds everything as dbt-spark does. #}
 {% macro is_up_to_date() %}
   {{ return(adapter.dispatch('is_up_to_date', 'dbt')()) }}
@@ -35,6 +37,14 @@
 {% endmacro %}
 
 
+{% macro first_build_done() %}
+  {{ return(adapter.dispatch('first_build_done', 'dbt')()) }}
+{% endmacro %}
+
+
+{% macro default__first_build_done() %}{% endmacro %}
+
+
 {% macro batch_position() %}
   {{ return(adapter.dispatch('batch_position', 'dbt')()) }}
 {% endmacro %}
@@ -51,6 +61,14 @@
 
 
 {% macro default__set_batch_position(position) %}{% endmacro %}
+
+
+{% macro keep_batch_position(position) %}
+  {{ return(adapter.dispatch('keep_batch_position', 'dbt')(position)) }}
+{% endmacro %}
+
+
+{% macro default__keep_batch_position(position) %}{% endmacro %}
 
 
 {% macro sparkcdc__update(type) %}
@@ -90,7 +108,12 @@
    way here. #}
 {% materialization incremental, adapter='sparkcdc', supported_languages=['sql', 'python'] %}
   {% if model.language == 'sql' %}
-    {{ return(sparkcdc__update('table') if updates_itself() else materialization_incremental_spark()) }}
+    {% if updates_itself() %}
+      {{ return(sparkcdc__update('table')) }}
+    {% endif %}
+    {% set built = materialization_incremental_spark() %}
+    {% do first_build_done() %}
+    {{ return(built) }}
   {% endif %}
   {% set existing = load_relation(this) %}
   {% set merges = existing is not none and not existing.is_view and not should_full_refresh() %}
@@ -110,7 +133,10 @@
     {% if existing is not none and not merges and not existing.is_delta %}
       {% do adapter.drop_relation(existing) %}
     {% endif %}
-    {% set position = batch_position() if merges else none %}
+    {% set position = batch_position() %}
+    {% if position is not none and not merges %}
+      {% do set_batch_position(position) %}
+    {% endif %}
     {% call statement('create_tmp_relation' if merges else 'main', language='python') %}
       {{ create_table_as(merges, written, compiled_code, 'python') }}
     {% endcall %}
@@ -130,6 +156,9 @@
       {% call statement('drop_relation') %}
         drop table if exists {{ written }}
       {% endcall %}
+      {% if position is not none %}
+        {% do keep_batch_position(position) %}
+      {% endif %}
     {% endif %}
   {% endif %}
   {% do apply_grants(this, config.get('grants'), should_revoke(existing, should_full_refresh())) %}
