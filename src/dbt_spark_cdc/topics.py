@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from dbt.adapters.sparkcdc.creation import create_if_missing
 from dbt.adapters.sparkcdc.errors import message_of
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dbt_spark_cdc.kafka import (
@@ -36,15 +36,13 @@ from dbt_spark_cdc.kafka import (
 MESSAGES_A_BATCH = 500_000
 EARLIEST = "earliest"
 NOT_TEXT = "value is not valid UTF-8"
-# Seconds; a broker that is away for less is waited for.
-PATIENCE = 30
-# What the broker's answers are read with, unless the profile says otherwise.
-CLIENT_DEFAULTS = {
-    "kafka.isolation.level": "read_committed",
-    "kafka.request.timeout.ms": "15000",
-    "kafka.default.api.timeout.ms": str(1000 * PATIENCE),
-}
 COMMITTED = "read_committed"
+# How messages are read, unless the profile says otherwise. A broker that restarts is waited for.
+CLIENT_DEFAULTS = {
+    "kafka.isolation.level": COMMITTED,
+    "kafka.request.timeout.ms": "15000",
+    "kafka.default.api.timeout.ms": "30000",
+}
 # Delta ignores or refuses a second commit of the same batch, for instance that of a second run.
 TXN_APP = "dbt-spark-cdc topics"
 # Where Delta notes the last commit of a session.
@@ -240,8 +238,10 @@ def land(
     raw = settings.raw
     _create_raw(session, raw)
     _refuse(dbt, _problems_of_raw(session, raw))
+    # In this order: what another run lands meanwhile shows as a conflict, and never as duplicates.
+    written = _last_written(session, raw)
     known = _known(session, raw, session.table(str(dbt.this)) if dbt.is_incremental else None)
-    with _broker(session, options) as broker:
+    with _broker(session, options, settings.connection) as broker:
         found = broker.topics(settings)
         todo = plan(found, known.next, settings, broker.first_since)
     _refuse(dbt, todo.problems)
@@ -254,7 +254,7 @@ def land(
             session.createDataFrame([], LOG) if is_logged else _summary(session, raw, known.logged)
         )
     ids = {name: topic.id for name, topic in found.items()}
-    batch = max(known.last, known.logged, _last_written(session, raw)) + 1
+    batch = max(known.last, known.logged, written) + 1
     stream = _Stream(session, options, settings, ids, known.last, batch)
     read_to = stream.run(str(dbt.this), todo.starts)
     rows = _summary(session, raw, known.logged)
@@ -713,16 +713,13 @@ def as_rows(messages: DataFrame, ids: Mapping[str, str]) -> DataFrame:
         ids: Ids of the topics, by name.
     """
     pairs = [F.lit(text) for pair in sorted(ids.items()) for text in pair]
-    is_text, is_key_text = (
-        F.expr(f"is_valid_utf8(cast({name} as string))") for name in ("value", "key")
-    )
-    bytes_of: Callable[[Column, str], Column] = lambda valid, name: F.when(~valid, F.col(name))  # noqa: E731
+    is_text = {name: F.expr(f"is_valid_utf8(cast({name} as string))") for name in ("key", "value")}
     return messages.select(
         F.expr("make_valid_utf8(cast(value as string))").alias("value"),
         F.expr("concat(topic, '/', partition)").alias("_file"),
         F.col("offset").alias("_row"),
         F.current_timestamp().alias("_landed_at"),
-        F.when(~is_text, F.lit(NOT_TEXT)).alias("_problem"),
+        F.when(~is_text["value"], F.lit(NOT_TEXT)).alias("_problem"),
         F.expr("substring_index(topic, '.', -1)").alias("_table"),
         F.expr("make_valid_utf8(cast(key as string))").alias("key"),
         "topic",
@@ -730,8 +727,8 @@ def as_rows(messages: DataFrame, ids: Mapping[str, str]) -> DataFrame:
         "offset",
         "timestamp",
         "headers",
-        bytes_of(is_key_text, "key").alias("key_bytes"),
-        bytes_of(is_text, "value").alias("value_bytes"),
+        F.when(~is_text["key"], F.col("key")).alias("key_bytes"),
+        F.when(~is_text["value"], F.col("value")).alias("value_bytes"),
         F.element_at(F.create_map(*pairs), F.col("topic")).alias("_topic_id"),
     )
 
@@ -749,8 +746,8 @@ def _read_to(progress: Iterable[Any]) -> dict[Partition, int]:
 class _Broker:
     """Asks a broker through the client that Spark's connector brings along."""
 
-    def __init__(self, session: Any, options: Mapping[str, str]) -> None:
-        self.jvm, self.options = session._jvm, options
+    def __init__(self, session: Any, options: Mapping[str, str], connection: str) -> None:
+        self.jvm, self.options, self.connection = session._jvm, options, connection
         self.java = self.jvm.org.apache.kafka.clients.admin
         properties = self.jvm.java.util.Properties()
         for name, value in options.items():
@@ -825,16 +822,16 @@ class _Broker:
         except Exception as exc:
             servers = self.options["kafka.bootstrap.servers"]
             raise RuntimeError(
-                f"Kafka at {servers} does not answer:"
+                f"Kafka at {servers} could not be asked for its topics:"
                 f" {without_secrets(_cause(exc), self.options)}\nCheck that the broker runs, and"
-                " the settings spark.cdc.kafka.* of the profile. Nothing was landed, and the next"
-                " run goes on from the last batch"
+                f" the settings spark.cdc.{self.connection}.* of the profile. Nothing was landed,"
+                " and the next run goes on from the last batch"
             ) from exc
 
 
 @contextmanager
-def _broker(session: Any, options: Mapping[str, str]) -> Iterator[_Broker]:
-    broker = _Broker(session, options)
+def _broker(session: Any, options: Mapping[str, str], connection: str) -> Iterator[_Broker]:
+    broker = _Broker(session, options, connection)
     try:
         yield broker
     finally:

@@ -25,7 +25,7 @@ from tests.e2e.servers import KafkaClient, WarmDbt, dbt, kafka_broker
 KILLS = max(4, int(float(os.environ.get("MINUTES", "0"))))
 SEED = int(os.environ.get("KILL_SEED", "20261124"))
 LIMIT_BYTES = 3 * 1024**2
-WAIT_SECONDS = 300
+WAIT_SECONDS = 900
 SECRET = "not-to-be-shown"
 
 MODEL = """
@@ -157,6 +157,7 @@ def add_tables(folder: Path) -> None:
     for table in TABLES:
         (models / f"stg_{table}.sql").write_text(STAGING.format(macro="events", table=table))
         (models / f"{table}.sql").write_text(FINAL.format(table=table))
+    for table in ("customers", "items"):
         bad = models / f"{table}_quarantine.sql"
         bad.write_text(
             "{{ config(materialized='table') }}\n" + STAGING.format(macro="quarantine", table=table)
@@ -311,7 +312,7 @@ def test_topics_become_tables(tmp_path: Path, broker_folder: Path, spark: Any) -
             "value is not valid UTF-8",
         ], bad
         assert all(re.fullmatch(rf"{re.escape(CUSTOMERS)}/\d:\d+", origin) for _, origin in bad)
-        assert not tables.rows("items_quarantine", "*") + tables.rows("stock_quarantine", "*")
+        assert not tables.rows("items_quarantine", "*")
 
     # The broker starts again; there are more partitions, and `cdc watch` lands and builds.
     with kafka_broker(broker_folder, port):
@@ -471,7 +472,7 @@ def test_each_message_once_through_kills_and_losses(
 
     # The broker is gone.
     said = run("run", "--select", "messages", fails=True)
-    assert f"Kafka at 127.0.0.1:{port} does not answer" in said, said
+    assert f"Kafka at 127.0.0.1:{port} could not be asked for its topics" in said, said
     with kafka_broker(broker_folder, port):
         client = KafkaClient(broker_folder, port)
         sender.client = client
