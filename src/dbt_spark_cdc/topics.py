@@ -240,7 +240,8 @@ def land(
     _refuse(dbt, _problems_of_raw(session, raw))
     # In this order: what another run lands meanwhile shows as a conflict, and never as duplicates.
     written = _last_written(session, raw)
-    known = _known(session, raw, session.table(str(dbt.this)) if dbt.is_incremental else None)
+    log = session.table(str(dbt.this)) if dbt.is_incremental else None
+    known = _known(session, raw, log)
     with _broker(session, options, settings.connection) as broker:
         found = broker.topics(settings)
         todo = plan(found, known.next, settings, broker.first_since)
@@ -249,16 +250,16 @@ def land(
         raise LostMessages(_lost(dbt, todo.losses))
 
     if not todo.starts:
-        is_logged = known.last <= known.logged
-        return (
-            session.createDataFrame([], LOG) if is_logged else _summary(session, raw, known.logged)
-        )
+        if log is not None and known.last <= known.logged:
+            return log.limit(0)
+        return _summary(session, raw, known.logged)
     ids = {name: topic.id for name, topic in found.items()}
     batch = max(known.last, known.logged, written) + 1
     stream = _Stream(session, options, settings, ids, known.last, batch)
     read_to = stream.run(str(dbt.this), todo.starts)
     rows = _summary(session, raw, known.logged)
-    return rows.unionByName(_read_in_vain(session, rows, known, found, read_to))
+    notes = _read_in_vain(rows, known, found, read_to)
+    return rows.unionByName(session.createDataFrame(notes, LOG)) if notes else rows
 
 
 def read_settings(
@@ -574,12 +575,11 @@ def _summary(session: Any, raw: str, after: int) -> DataFrame:
 
 
 def _read_in_vain(
-    session: Any,
     rows: DataFrame,
     known: Known,
     found: Mapping[str, Topic],
     read_to: Mapping[Partition, int],
-) -> DataFrame:
+) -> list[tuple[Any, ...]]:
     """Rows of the log for offsets without a message, so that the next run skips them.
 
     Transactions end with a marker, and compaction leaves gaps.
@@ -596,7 +596,7 @@ def _read_in_vain(
         _, after = landed.get(key, (0, known.next.get(key, -1)))
         if offset > after and last >= 0:
             notes.append((*key, last, last - 1, now, None, None, offset, 0, 0))
-    return session.createDataFrame(notes, LOG)
+    return notes
 
 
 def _last_written(session: Any, raw: str) -> int:

@@ -323,7 +323,7 @@ class WarmDbt:
         said = ""
         for line in self.process.stdout:
             if line.startswith(ENDED):
-                assert (line.split()[1] == "False") is fails, said
+                assert (line.split()[2] == "False") is fails, said
                 return said
             said += line
         raise AssertionError(f"dbt has ended:\n{said}")

@@ -319,10 +319,12 @@ def test_topics_become_tables(tmp_path: Path, broker_folder: Path, spark: Any) -
         client = KafkaClient(broker_folder, port)
         sender.client = client
         client.add_partitions(ORDERS, 4)
-        watch = ["-m", "dbt_spark_cdc.cli", "watch", "--first", "messages", "--interval", "1"]
+        command = "from dbt_spark_cdc.cli import main; main()"
+        watch = ["watch", "--first", "messages"]
+        watch += ["--select", "stg_customers+", "--select", "stg_orders+"]
         with (tmp_path / "watch.log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", "from dbt_spark_cdc.cli import main; main()", *watch[2:]],
+                [sys.executable, "-c", command, *watch],
                 cwd=project,
                 env=os.environ | {"DBT_PROFILES_DIR": str(project)},
                 stdout=log,

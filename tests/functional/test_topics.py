@@ -103,13 +103,13 @@ def test_the_raw_table_alone_says_where_to_go_on(raw: Any) -> None:
     assert _known(raw, RAW, whole) == (2, 2, {FIRST: 7})
     # Offsets without a message are skipped, from the log alone.
     notes = _read_in_vain(
-        raw,
         raw.createDataFrame([], LOG),
         _known(raw, RAW, whole),
         {"shop.orders": Topic("one", {})},
         {Partition("shop.orders", 0): 9},
     )
-    assert _known(raw, RAW, whole.unionByName(notes)) == (2, 2, {FIRST: 9})
+    noted = whole.unionByName(raw.createDataFrame(notes, LOG))
+    assert _known(raw, RAW, noted) == (2, 2, {FIRST: 9})
     # A topic that was created again.
     land(raw, [[0]], "two")
     assert _known(raw, RAW, whole) == (3, 2, {FIRST: 7, SECOND: 1})
