@@ -621,6 +621,7 @@ class _Stream:
         self.session, self.options, self.settings = session, options, settings
         self.ids, self.last, self.batch = ids, last, batch
         self.tasks = session.sparkContext.defaultParallelism
+        self.failure: Exception | None = None
 
     def run(self, model: str, starts: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Lands what the partitions have now.
@@ -657,7 +658,7 @@ class _Stream:
                     maxOffsetsPerTrigger=str(self.settings.messages_a_batch),
                 )
                 .load()
-                .writeStream.foreachBatch(self._write)
+                .writeStream.foreachBatch(self._land)
                 .option("checkpointLocation", Path(folder).as_uri())
                 .trigger(availableNow=True)
                 .start()
@@ -665,11 +666,19 @@ class _Stream:
             query.awaitTermination()
             return _read_to(query.recentProgress)
         except Exception as exc:
-            raise RuntimeError(self._problem(model, exc)) from exc
+            # Spark reports a failure of the batch as text, with all of Java's and Python's frames.
+            raise RuntimeError(self._problem(model, self.failure or exc)) from exc
         finally:
             if query is not None:
                 query.stop()
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _land(self, messages: DataFrame, epoch: int) -> None:
+        try:
+            self._write(messages, epoch)
+        except Exception as exc:
+            self.failure = exc
+            raise
 
     def _write(self, messages: DataFrame, epoch: int) -> None:
         """Lands a batch, all of it or nothing."""
@@ -821,10 +830,10 @@ class _Broker:
             return ask()
         except Exception as exc:
             servers = self.options["kafka.bootstrap.servers"]
+            said = without_secrets(message_of(exc), self.options)
             raise RuntimeError(
-                f"Kafka at {servers} could not be asked for its topics:"
-                f" {without_secrets(_cause(exc), self.options)}\nCheck that the broker runs, and"
-                f" the settings spark.cdc.{self.connection}.* of the profile. Nothing was landed,"
+                f"Kafka at {servers} could not be asked for its topics: {said}\n"
+                f"Check that the broker runs, and the settings spark.cdc.{self.connection}.* of the profile. Nothing was landed,"
                 " and the next run goes on from the last batch"
             ) from exc
 
@@ -836,13 +845,3 @@ def _broker(session: Any, options: Mapping[str, str], connection: str) -> Iterat
         yield broker
     finally:
         broker.admin.close()
-
-
-def _cause(exc: Exception) -> str:
-    """What the innermost exception of Java says."""
-    java = getattr(exc, "java_exception", None)
-    if java is None:
-        return message_of(exc)
-    while java.getCause() is not None:
-        java = java.getCause()
-    return f"{java.getClass().getSimpleName()}: {java.getMessage()}"
