@@ -833,8 +833,9 @@ class _Broker:
             said = without_secrets(message_of(exc), self.options)
             raise RuntimeError(
                 f"Kafka at {servers} could not be asked for its topics: {said}\n"
-                f"Check that the broker runs, and the settings spark.cdc.{self.connection}.* of the profile. Nothing was landed,"
-                " and the next run goes on from the last batch"
+                "Check that the broker runs, and the settings"
+                f" spark.cdc.{self.connection}.* of the profile. Nothing was landed, and the next"
+                " run goes on from the last batch"
             ) from exc
 
 
