@@ -392,8 +392,8 @@ def test_each_message_once_through_kills_and_losses(
             client.flush()
 
         for kill in range(KILLS):
-            send("a", 5000)
-            send("b", 1000)
+            send("a", 3000)
+            send("b", 500)
             _kill_a_run(project, moments.random() * 3)
             print(f"kill {kill}: {_commits(project)} commits")
         configure(project, **common)
