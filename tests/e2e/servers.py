@@ -18,7 +18,8 @@ import pyspark
 from dbt.adapters.sparkcdc import jars, session
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j import protocol
+from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
 
 START_SECONDS = 120
 STOP_SECONDS = 30
@@ -186,9 +187,11 @@ class KafkaClient:
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Removes the messages before an offset, as retention does."""
-        admin = self.jvm.org.apache.kafka.clients.admin
         at = self.jvm.org.apache.kafka.common.TopicPartition(topic, partition)
-        self.admin.deleteRecords({at: admin.RecordsToDelete.beforeOffset(offset)}).all().get()
+        # py4j takes a static method for that of an object, where both have one name.
+        name = protocol.STATIC_PREFIX + "org.apache.kafka.clients.admin.RecordsToDelete"
+        before = JavaMember("beforeOffset", None, name, self.gateway._gateway_client)
+        self.admin.deleteRecords({at: before(offset)}).all().get()
 
     def send(
         self,
