@@ -155,13 +155,14 @@ class KafkaClient:
         parameters = GatewayParameters(port=port_of_java, auto_convert=True)
         self.gateway = JavaGateway(gateway_parameters=parameters)
         self.jvm = self.gateway.jvm
-        known = {"bootstrap.servers": f"127.0.0.1:{port}", "request.timeout.ms": "15000"}
+        known = {"bootstrap.servers": f"127.0.0.1:{port}", "max.block.ms": "180000"}
         self.admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(
             self._properties(known)
         )
         bytes_ = "org.apache.kafka.common.serialization.ByteArraySerializer"
         known |= {"key.serializer": bytes_, "value.serializer": bytes_, "linger.ms": "5"}
         known |= {name.replace("_", "."): value for name, value in settings.items()}
+        self.futures: list[Any] = []
         self.producer = self.jvm.org.apache.kafka.clients.producer.KafkaProducer(
             self._properties(known)
         )
@@ -207,11 +208,14 @@ class KafkaClient:
         )
         for name, text in (headers or {}).items():
             record.headers().add(name, _as_bytes(text))
-        self.producer.send(record)
+        self.futures.append(self.producer.send(record))
 
     def flush(self) -> None:
-        """Waits until the broker has all that was sent."""
+        """Waits until the broker has all that was sent; fails where it has not taken a message."""
         self.producer.flush()
+        for future in self.futures:
+            future.get()
+        self.futures.clear()
 
     def close(self) -> None:
         """Ends the JVM."""
