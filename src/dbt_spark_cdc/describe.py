@@ -35,6 +35,12 @@ KEY_COLUMNS = 3
 TODO = "TODO"
 # What the landing model writes beside the events.
 LANDED = {"_table", "_file", "_row", "_batch", "_problem"}
+# What a landing model of messages writes as well, and what Debezium has in it.
+MESSAGES = {"key", "headers", "topic"}
+KEYS_OF_MESSAGES = {
+    "message_key": "key",
+    "old_key": "get(filter(headers, h -> h.key = '__debezium.oldkey'), 0).value",
+}
 _KEY_NAME = re.compile(r"(id|uuid|key|pk|no|nr|code|sku)", re.I)
 _ORDER_NAME = re.compile(
     r"(.*_)?(seq|sequence|sequencenum|scn|csn|lsn|position|pos|offset|version)(_?(no|nr|num|number))?",
@@ -95,6 +101,8 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     declaration: dict[str, Any] = {"format": found.format, "keys": keys}
     if sample.payload == "value" and set(sample.beside) >= LANDED:
         declaration["landed"] = True
+        if found.format == "debezium" and set(sample.beside) >= MESSAGES:
+            declaration |= KEYS_OF_MESSAGES
     elif not found.operation and _is_text(sample) and found.format in AS_TEXT:
         declaration["payload"] = sample.payload or "value"
     if found.operation:

@@ -16,7 +16,6 @@ import sys
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from importlib.metadata import version
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -28,6 +27,14 @@ from dbt.adapters.sparkcdc.errors import message_of
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from dbt_spark_cdc.kafka import (
+    NO_CONNECTOR,
+    client_options,
+    connector_is_missing,
+    no_broker,
+    without_secrets,
+)
 
 EVENTS = ("key", "value", "_commit_version", "_commit_timestamp", "_position")
 LOG = (
@@ -47,11 +54,6 @@ ARROW_FILES = pa.schema(
     ]
 )
 FILES = "name string, partial string, events bigint, bytes bigint, checksum string"
-
-# Options of Kafka's producer in the profile, where secrets can come from the environment.
-KAFKA_SETTING = "spark.cdc.kafka."
-SECRET = re.compile(r"(?i)jaas|password|secret|token|\.key$")
-SHORTEST_SECRET = 4
 
 # The executors of a cluster need not have this package: the functions travel whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -159,22 +161,13 @@ def to_kafka(dbt: Any, session: Any, events: DataFrame, topic: str) -> DataFrame
         RuntimeError: Kafka has not taken all events.
     """
     problems = _problems_of_events(events)
-    settings = session.conf.getAll
-    options = {
-        f"kafka.{name.removeprefix(KAFKA_SETTING)}": value
-        for name, value in settings.items()
-        if name.startswith(KAFKA_SETTING)
-    }
+    options = client_options(session)
     if not isinstance(topic, str) or not re.fullmatch(r"[\w.-]{1,249}", topic, re.ASCII):
         problems.append(
             f"it has the topic {topic!r}: write a name of letters, digits, `.`, `_` and `-` to the"
             " model's configuration (`export_topic`)"
         )
-    if not options.get("kafka.bootstrap.servers"):
-        problems.append(
-            "no broker is known: write `spark.cdc.kafka.bootstrap.servers: host:port` to the"
-            " profile's server_side_parameters"
-        )
+    problems += no_broker(options)
     _refuse(dbt, problems)
     last = _position(dbt, session, events, topic)
     commits = _commits_after(events, last)
@@ -434,18 +427,10 @@ def _version_of(name: str) -> int:
 def _kafka_problem(
     exc: Exception, topic: str, options: Mapping[str, str], commits: Sequence[Commit]
 ) -> str:
-    said = message_of(exc)
-    for name, value in options.items():
-        if SECRET.search(name) and len(value) >= SHORTEST_SECRET:
-            said = said.replace(value, "***")
+    said = without_secrets(message_of(exc), options)
     servers = options["kafka.bootstrap.servers"]
-    if "data source: kafka" in said:
-        release = ".".join(version("pyspark").split(".")[:2])
-        return (
-            f"Spark has no connector for Kafka: add its release for Spark {release} to the"
-            " profile's server_side_parameters, such as `spark.jars.packages:"
-            f" org.apache.spark:spark-sql-kafka-0-10_2.13:{release}.1`"
-        )
+    if NO_CONNECTOR in said:
+        return connector_is_missing()
     return (
         f"Kafka at {servers} has not taken all events of versions {commits[0].version} to"
         f" {commits[-1].version} for the topic {topic}: {said}\nCheck that the broker runs, that"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from dbt.adapters.sparkcdc import jars, session
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
+from py4j import protocol
+from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
 
 START_SECONDS = 120
 STOP_SECONDS = 30
@@ -35,6 +39,17 @@ controller.listener.names=CONTROLLER
 log.dirs={folder}/messages
 offsets.topic.replication.factor=1
 num.partitions=3
+"""
+
+ENDED = "-- ended"
+WARM = f"""
+import json, sys
+from dbt.cli.main import dbtRunner
+for line in sys.stdin:
+    result = dbtRunner().invoke(json.loads(line))
+    if result.exception:
+        print(result.exception)
+    print("{ENDED}", result.success, flush=True)
 """
 
 SETTINGS = {
@@ -89,28 +104,134 @@ def spark_server(server: str, folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def kafka_broker(folder: Path) -> Iterator[int]:
+def kafka_broker(folder: Path, port: int = 0) -> Iterator[int]:
     """Runs a Kafka broker that is its own controller as long as the block lasts.
 
     Args:
-        folder: Empty folder for its messages and log.
+        folder: Folder for its messages and log; a broker that starts in it again has its messages.
+        port: Port to listen on; 0: any that is free.
 
     Yields:
         The port that it listens on.
     """
-    prepare({})
-    found = session.resolve(KAFKA, {}, folder / "resolve.log")
-    # Spark's resolver leaves Scala to Spark, which also has what the broker logs with.
-    path = [str(jar) for jar in found] + [str(Path(pyspark.__file__).parent / "jars" / "*")]
-    port, controller = free_port(), free_port()
+    port, controller = port or free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(BROKER.format(port=port, controller=controller, folder=folder))
     java = [str(find_java().home / "bin" / "java"), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
-    java += ["-cp", os.pathsep.join(path)]
-    storage = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg"]
-    subprocess.run([*java, *storage, "-c", str(settings)], check=True, capture_output=True)
+    java += ["-cp", os.pathsep.join(_kafka_path(folder))]
+    if not (folder / "messages").exists():
+        storage = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg"]
+        subprocess.run([*java, *storage, "-c", str(settings)], check=True, capture_output=True)
     with _running([*java, "kafka.Kafka", str(settings)], folder, port):
         yield port
+
+
+def _kafka_path(folder: Path) -> list[str]:
+    """The class path of Kafka's broker and clients."""
+    prepare({})
+    found = session.resolve(KAFKA, {}, folder / "resolve.log")
+    # Spark's resolver leaves Scala to Spark, which also has what the broker logs with.
+    return [str(jar) for jar in found] + [str(Path(pyspark.__file__).parent / "jars" / "*")]
+
+
+class KafkaClient:
+    """Kafka's own Java clients, in a JVM of their own."""
+
+    def __init__(self, folder: Path, port: int, **settings: str) -> None:
+        """Starts the JVM and connects.
+
+        Args:
+            folder: Of the broker.
+            port: Of the broker.
+            settings: Further settings of the producer, with `_` for `.`.
+        """
+        port_of_java, self.process = launch_gateway(
+            classpath=os.pathsep.join(_kafka_path(folder)),
+            java_path=str(find_java().home / "bin" / "java"),
+            javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
+            die_on_exit=True,
+            return_proc=True,
+        )
+        parameters = GatewayParameters(port=port_of_java, auto_convert=True)
+        self.gateway = JavaGateway(gateway_parameters=parameters)
+        self.jvm = self.gateway.jvm
+        known = {"bootstrap.servers": f"127.0.0.1:{port}", "max.block.ms": "180000"}
+        self.admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(
+            self._properties(known)
+        )
+        bytes_ = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        known |= {"key.serializer": bytes_, "value.serializer": bytes_, "linger.ms": "5"}
+        known |= {name.replace("_", "."): value for name, value in settings.items()}
+        self.futures: list[Any] = []
+        self.producer = self.jvm.org.apache.kafka.clients.producer.KafkaProducer(
+            self._properties(known)
+        )
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """Creates a topic."""
+        new = self.jvm.org.apache.kafka.clients.admin.NewTopic
+        java = new(topic, partitions, self.jvm.java.lang.Short.valueOf("1"))
+        self.admin.createTopics([java]).all().get()
+
+    def delete(self, topic: str) -> None:
+        """Deletes a topic, and waits until it is gone."""
+        self.admin.deleteTopics([topic]).all().get()
+        end = time.monotonic() + STOP_SECONDS
+        while topic in list(self.admin.listTopics().names().get()):
+            assert time.monotonic() < end, f"{topic} is still there"
+            time.sleep(0.1)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Gives a topic more partitions."""
+        more = self.jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(total)
+        self.admin.createPartitions({topic: more}).all().get()
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Removes the messages before an offset, as retention does."""
+        at = self.jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+        # py4j takes a static method for that of an object, where both have one name.
+        name = protocol.STATIC_PREFIX + "org.apache.kafka.clients.admin.RecordsToDelete"
+        before = JavaMember("beforeOffset", None, name, self.gateway._gateway_client)
+        self.admin.deleteRecords({at: before(offset)}).all().get()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        partition: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Sends a message; `flush` waits until the broker has it."""
+        record = self.jvm.org.apache.kafka.clients.producer.ProducerRecord(
+            topic, partition, _as_bytes(key), _as_bytes(value)
+        )
+        for name, text in (headers or {}).items():
+            record.headers().add(name, _as_bytes(text))
+        self.futures.append(self.producer.send(record))
+
+    def flush(self) -> None:
+        """Waits until the broker has all that was sent; fails where it has not taken a message."""
+        self.producer.flush()
+        for future in self.futures:
+            future.get()
+        self.futures.clear()
+
+    def close(self) -> None:
+        """Ends the JVM."""
+        self.gateway.shutdown()
+        self.process.terminate()
+        self.process.wait(STOP_SECONDS)
+
+    def _properties(self, known: Mapping[str, str]) -> Any:
+        properties = self.jvm.java.util.Properties()
+        for name, value in known.items():
+            properties.setProperty(name, value)
+        return properties
+
+
+def _as_bytes(content: bytes | str | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
 
 
 @contextmanager
@@ -170,6 +291,55 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(0.2)
     said = log.read_text(errors="replace")[-3000:]
     raise RuntimeError(f"The server did not start:\n{said}")
+
+
+class WarmDbt:
+    """dbt in a process that keeps its Spark, for tests that run it many times."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        """Starts the process.
+
+        Args:
+            folder: The project; its profiles.yml is beside it.
+            environment: Variables beside those of this process.
+        """
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WARM],
+            cwd=folder,
+            env=os.environ | {"DBT_PROFILES_DIR": str(folder)} | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __call__(self, *arguments: str, fails: bool = False) -> str:
+        """Runs dbt.
+
+        Args:
+            arguments: dbt's own.
+            fails: Whether it has to fail.
+
+        Returns:
+            What it printed.
+        """
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        self.process.stdin.flush()
+        said = ""
+        for line in self.process.stdout:
+            if line.startswith(ENDED):
+                assert (line.split()[2] == "False") is fails, said
+                return said
+            said += line
+        raise AssertionError(f"dbt has ended:\n{said}")
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.process.wait(STOP_SECONDS)
 
 
 def dbt(folder: Path, *arguments: str, **environment: str) -> str:

@@ -556,6 +556,18 @@ def test_a_landed_table_is_known_by_its_columns(tmp_path):
     assert found["columns"] == COLUMNS
 
 
+def test_a_table_of_landed_messages_has_their_keys(tmp_path):
+    lines = [json.dumps(event) for event in FORMATS["debezium"][0]] + [None]
+    names = ("_table", "_file", "_row", "_batch", "_problem", "topic", "headers")
+    rows = {name: ["x"] * len(lines) for name in names}
+    keys = ['{"id": 1}'] * len(lines)
+    parquet.write_table(pa.table({"value": lines, "key": keys, **rows}), tmp_path / "raw.parquet")
+    found = declared(tmp_path / "raw.parquet")
+    assert (found["landed"], found["message_key"]) == (True, "key")
+    assert "__debezium.oldkey" in found["old_key"]
+    assert "payload" not in found
+
+
 @pytest.mark.parametrize("layout", ["lines", "array", "pretty", "joined", "gzip", "marked"])
 def test_json_is_read_in_every_layout(tmp_path, layout):
     events = FORMATS["wal2json_v2"][0]
