@@ -28,8 +28,8 @@
     {%- set target = cdc._relation_of(node) -%}
     {%- if above.resource_type == "snapshot" -%}
         {%- set history = cdc._relation_of(above) -%}
+        {%- set seen = cdc._seen_history(history) -%}
         {%- if not cdc._reads_a_part() -%}
-            {%- set seen = cdc._seen_history(history) -%}
             {%- if cdc._is_parquet(node) -%}
                 {%- do cdc._refuse_partition_types(node, cdc._column_types(cdc._current_rows(node, history))) -%}
                 {{ return({"cdc.checkpoint": tojson(seen.position)}) }}
@@ -38,12 +38,13 @@
             {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint)) -%}
             {{ return(cdc._table_features(seen.types.values())) }}
         {%- endif -%}
-        {{ return({} if cdc._is_parquet(node) else cdc._table_features(cdc._column_types("select * from " ~ history).values())) }}
+        {{ return({} if cdc._is_parquet(node) else cdc._table_features(seen.types.values())) }}
     {%- endif -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
     {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}
-    {{ return(cdc._built_as(spec) if cdc._is_parquet(node) else dict(cdc._built_as(spec), **cdc._table_features(spec.types.values()))) }}
+    {%- set features = {} if cdc._is_parquet(node) else cdc._table_features(spec.types.values()) -%}
+    {{ return(dict(cdc._built_as(spec), **features)) }}
 {%- endmacro %}
 
 
