@@ -15,7 +15,7 @@
             ~ " is landed from change files, which hold the person as well and which the landing model would read"
             ~ " again. Remove the person's lines from the files, drop the raw table and the log of the landing model, and run it:"
             ~ " it lands what is left. Then build everything again (dbt build --full-refresh) and vacuum the tables.") -%}
-    {%- elif adapter.delta_detail(d.relation) is none -%}
+    {%- elif adapter.logged_version(d.relation) is none -%}
         {%- do problems.append(d.relation
             ~ " is no Delta table on a disk of this machine, so that neither its rows nor its files can be"
             ~ " removed here. Erase the person there first, by the means of that table, and name a raw table in Delta.") -%}
@@ -25,7 +25,7 @@
             ~ subject.named.name) -%}
     {%- endif -%}
     {%- for table in subject.tables -%}
-        {%- if adapter.delta_detail(table.relation | string) is none -%}
+        {%- if adapter.logged_version(table.relation | string) is none -%}
             {%- do problems.append(table.name ~ " is no Delta table on a disk of this machine.") -%}
         {%- elif table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
             and cdc._is_behind(table) -%}

@@ -174,8 +174,7 @@
             ~ cdc._from_new_rows(d, last)).rows[0][0] -%}
         {%- do position.update({"read_to": last if newest is none else newest}) -%}
     {%- endif -%}
-    {%- do run_query("set cdc.resolver.reads_all = " ~ (this if reads_all else "none")) -%}
-    {{ return(position) }}
+    {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0}) }}
 {%- endmacro %}
 
 

@@ -28,8 +28,6 @@ UPSERT, ARRIVAL, END, LEAVE, TRUNCATE = range(5)
 OWN, LEFT, ENDED, NONE = range(4)
 
 OLD = "_old_"
-# The session's setting that names the table whose resolver is to read all events.
-READS_ALL = "cdc.resolver.reads_all"
 SEGMENTS = ["_segment_id", "_left_segment_id", "_ended_segment_id"]
 LABELS = ["_entity_id", "_ended_entity_id"]
 ROWS_A_CHUNK = 10_000
@@ -58,8 +56,8 @@ def resolve_keys(
         Events to merge into the model's table: the new ones, and those whose labels changed.
     """
     known = session.table(str(dbt.this)) if dbt.is_incremental else None
-    reads_all = session.conf.get(READS_ALL, "") == str(dbt.this)
-    return resolve(events, known, keys, reads_all)
+    # The adapter says so where the table's checkpoint does not tell what is new.
+    return resolve(events, known, keys, reads_all=getattr(dbt, "reads_all", False))
 
 
 def resolve(

@@ -3,9 +3,10 @@
    `is_up_to_date`: a view, snapshot or Python model stays what it is.
    `batch_update`: brings a table up to date by itself, and returns what came of it; none where it is not its own.
    `first_build_done`: notes what a table came to that dbt itself has built.
-   `batch_position`: what the commit of a Python model's rows is to note, asked for before the model reads; none where that is nothing.
-   `set_batch_position`: has the next commit note it.
-   `keep_batch_position`: notes it by itself where the merge had no rows and made no commit.
+   `batch_position`: asked for before a Python model reads: `checkpoint`, what the commit of its rows is to note, and `reads_all`, whether
+     the model has to read all of its input again, which it finds as `dbt.reads_all`. None where both are nothing.
+   `set_batch_position`: has the next commit note the checkpoint.
+   `keep_batch_position`: notes the checkpoint by itself where the merge had no rows and made no commit.
    By itself the adapter builds everything as dbt-spark does. #}
 {% macro is_up_to_date() %}
   {{ return(adapter.dispatch('is_up_to_date', 'dbt')()) }}
@@ -133,12 +134,14 @@
     {% if existing is not none and not merges and not existing.is_delta %}
       {% do adapter.drop_relation(existing) %}
     {% endif %}
-    {% set position = batch_position() %}
+    {% set batch = batch_position() or {} %}
+    {% set position = batch.get('checkpoint') %}
     {% if position is not none and not merges %}
       {% do set_batch_position(position) %}
     {% endif %}
+    {% set code = compiled_code ~ ('\n\ndbtObj.reads_all = True\n' if batch.get('reads_all') else '') %}
     {% call statement('create_tmp_relation' if merges else 'main', language='python') %}
-      {{ create_table_as(merges, written, compiled_code, 'python') }}
+      {{ create_table_as(merges, written, code, 'python') }}
     {% endcall %}
     {% if merges %}
       {% set schema_change = incremental_validate_on_schema_change(config.get('on_schema_change'), default='ignore') %}
