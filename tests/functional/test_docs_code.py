@@ -214,6 +214,11 @@ NOT_RUN = {
     f"{CHANGES}: from dbt_spark_cdc.export import to_kafka": "tests/e2e/test_kafka.py has a broker",
     f"{CHANGES}: server_side_parameters:": "tests/e2e/test_kafka.py has a broker",
     f'{CHANGES}: key    {{"customer_id":7}}': "tests/functional/history/test_export.py reads them",
+    "docs/kafka.md: models/messages.py": "tests/e2e/test_topics.py has a broker",
+    "docs/kafka.md: models/messages.yml": "tests/e2e/test_topics.py has a broker",
+    "docs/kafka.md: server_side_parameters:": "tests/e2e/test_topics.py has a broker",
+    "docs/kafka.md: sources:": "tests/e2e/test_topics.py declares such tables",
+    "docs/kafka.md: - name: items": "tests/e2e/test_topics.py declares such tables",
     "docs/keys.md: known = spark.read.parquet(path)  # None before the first ru": (
         "tests/unit/keys does this with DataFrames"
     ),
