@@ -145,7 +145,7 @@ def read_config(tables: Path, columns: Path | None = None) -> list[TableConfig]:
         columns: The CSV of columns, for tables that do not list them in their row.
 
     Raises:
-        BadConfig: Something is wrong; all of it is told at once.
+        BadConfig: Something is wrong; all of it is reported at once.
     """
     problems: list[str] = []
     listed: dict[tuple[str, str], list[tuple[Column, str]]] = {}

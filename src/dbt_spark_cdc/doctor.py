@@ -85,7 +85,7 @@ def examine(folder: Path, profiles: Path | None, target: str | None) -> Iterator
     yield from _versions()
     yield _profile(root, profiles, target)
     credentials = None
-    with contextlib.suppress(BadProject):  # the check of the profile has told it
+    with contextlib.suppress(BadProject):  # the check of the profile has reported it
         credentials = load_credentials(root, profiles, target)
     local = _local(credentials)
     if credentials is None or local:

@@ -326,7 +326,7 @@ def explained(
         for place, version in enumerate(versions, start=1)
         for event in [{"_event_id": version.get("_event_id")}, *(version.get("_events") or [])]
     }
-    told: list[Event] = []
+    explained: list[Event] = []
     seen: set[Any] = set()
     row: dict[str, Any] | None = None
     for place, event in enumerate(events):
@@ -343,7 +343,7 @@ def explained(
             if isinstance(arrived, int) and known and min(known) < arrived:
                 effect += f"; late-arriving, after events of arrival {min(known)}"
             seen.add(event_id)
-        told.append(
+        explained.append(
             Event(
                 position=_text(event["_seq"]),
                 time=event.get("_ts"),
@@ -353,7 +353,7 @@ def explained(
                 version=remembered.get(event_id),
             )
         )
-    return told
+    return explained
 
 
 def _applied(

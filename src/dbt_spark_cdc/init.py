@@ -78,7 +78,7 @@ def plan(answers: Answers) -> NewProject:
         answers: Options and answers.
 
     Raises:
-        BadAnswers: Something is wrong or missing; all of it is told at once.
+        BadAnswers: Something is wrong or missing; all of it is reported at once.
     """
     problems = list(wrong_answers(answers))
     package = package_of(answers, problems)

@@ -76,8 +76,8 @@ def init(format_name: str, dry_run: bool, as_json: bool, **options: Any) -> None
         try:
             project.write()
         except OSError as exc:
-            told = f"{exc}. Fix this, remove what was written, and run it again."
-            _refuse([Problem("FOLDER", told)], as_json, closing="")
+            text = f"{exc}. Fix this, remove what was written, and run it again."
+            _refuse([Problem("FOLDER", text)], as_json, closing="")
     if as_json:
         click.echo(json.dumps(_as_json(project, dry_run), indent=2))
     else:
@@ -103,11 +103,11 @@ def _asked(answers: Answers) -> NewProject:
             for problem in asked:
                 click.echo(problem.text)
                 value = click.prompt(f"{problem.option.strip('-')} of {problem.table}")
-                told = f"{problem.table}={value}"
+                given = f"{problem.table}={value}"
                 if problem.option == "--key":
-                    answers = replace(answers, keys=(*answers.keys, told))
+                    answers = replace(answers, keys=(*answers.keys, given))
                 else:
-                    answers = replace(answers, sequence_by=(*answers.sequence_by, told))
+                    answers = replace(answers, sequence_by=(*answers.sequence_by, given))
 
 
 def _is_told(answers: Answers, problem: Problem) -> bool:
@@ -132,8 +132,8 @@ def _first_questions(answers: Answers) -> Answers:
         kind = click.Choice(words.FORMATS)
         answers = replace(answers, format=click.prompt("Format of the changes", type=kind))
     if not answers.package and not installed_package():
-        told = click.prompt("dbt package: its folder, or its git ADDRESS@TAG")
-        answers = replace(answers, package=told)
+        given = click.prompt("dbt package: its folder, or its git ADDRESS@TAG")
+        answers = replace(answers, package=given)
     return answers
 
 
@@ -144,8 +144,8 @@ def _refuse(
     closing: str = "Nothing was written.",
 ) -> NoReturn:
     if as_json:
-        told = [{"option": problem.option, "problem": problem.text} for problem in problems]
-        click.echo(json.dumps({"problems": told}, indent=2))
+        listed = [{"option": problem.option, "problem": problem.text} for problem in problems]
+        click.echo(json.dumps({"problems": listed}, indent=2))
     else:
         for problem in problems:
             click.echo(f"cdc: {problem.option}: {problem.text}", err=True)

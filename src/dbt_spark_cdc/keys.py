@@ -427,7 +427,7 @@ def cut_keys(
         event: Events in order, key after key.
         kind: What they do at the key.
         transaction: The transaction they are of.
-        first: Id of the key's first segment, by which keys are told apart.
+        first: Id of the key's first segment, by which keys are distinguished.
         after: Id of the segment that the event may begin.
 
     Returns:

@@ -152,7 +152,8 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
     Returns:
         Rows to append to the log: one for each file that was landed or has to be reported.
     """
-    _create_raw(session, raw)
+    create_raw(session, raw, RAW)
+    _add_columns(session, raw)
     in_raw = session.table(raw).agg(F.max("_batch")).first()[0]
     raw_last = -1 if in_raw is None else in_raw
     log = session.table(str(dbt.this)) if dbt.is_incremental else None
@@ -505,18 +506,28 @@ def _read_content(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
             yield from as_batches(file_rows(_name_of(path), content, modified))
 
 
-def _create_raw(session: Any, raw: str) -> None:
-    """Creates the raw table; one of a former version gets the columns that it lacks."""
+def create_raw(session: Any, raw: str, columns: Mapping[str, str]) -> None:
+    """Creates an append-only raw table, and its schema, where there is none.
+
+    Args:
+        session: A session.
+        raw: The table, with its schema.
+        columns: Types by name.
+    """
     if schema := raw.rpartition(".")[0]:
         session.sql(f"create schema if not exists {schema}")
     create_if_missing(
         session.sql,
         session,
         raw,
-        "select " + ", ".join(f"cast(null as {kind}) as {name}" for name, kind in RAW.items()),
+        "select " + ", ".join(f"cast(null as {kind}) as {name}" for name, kind in columns.items()),
         "partitioned by (_table)"
         " tblproperties ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')",
     )
+
+
+def _add_columns(session: Any, raw: str) -> None:
+    """A raw table of a former version gets the columns that it lacks."""
     columns = session.table(raw).columns
     missing = [f"{name} {kind}" for name, kind in ADDED.items() if name not in columns]
     if missing:

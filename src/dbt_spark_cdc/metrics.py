@@ -417,7 +417,7 @@ def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str
             f"https://. Set it to the address of a collector, for instance {ENDPOINT_BY_DEFAULT}",
             2,
         )
-    with _told("opentelemetry.exporter") as told:
+    with _complaints("opentelemetry.exporter") as complaints:
         try:
             exporter = OTLPMetricExporter()
             sent = exporter.export(_metrics_data(samples, now))
@@ -425,13 +425,13 @@ def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str
         except (OSError, ValueError) as exc:  # a variable of the exporter's, or a certificate
             raise CannotSend(f"The exporter for {endpoint} cannot be set up: {exc}", 2) from exc
     if sent is not MetricExportResult.SUCCESS:
-        why = "".join(f"\n  {line}" for line in told)
+        why = "".join(f"\n  {line}" for line in complaints)
         raise CannotSend(
             f"{endpoint} did not take the metrics. {variable} names the collector, for instance "
             f"{ENDPOINT_BY_DEFAULT}, which has to take OTLP over HTTP.{why}",
             1,
         )
-    return told
+    return complaints
 
 
 def _endpoint(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -443,21 +443,21 @@ def _endpoint(environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[list[str]]:
+def _complaints(name: str) -> Iterator[list[str]]:
     """What a logger and those below it say while the block lasts, each thing once."""
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             line = record.getMessage().partition(", retrying in")[0]
-            if line not in told:
-                told.append(line)
+            if line not in complaints:
+                complaints.append(line)
 
-    told: list[str] = []
+    complaints: list[str] = []
     logger, listener = logging.getLogger(name), Listener(logging.WARNING)
     propagated, logger.propagate = logger.propagate, False
     logger.addHandler(listener)
     try:
-        yield told
+        yield complaints
     finally:
         logger.removeHandler(listener)
         logger.propagate = propagated

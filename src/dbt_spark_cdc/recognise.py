@@ -50,7 +50,7 @@ Reader = Callable[[Any], "list[Change] | None"]
 
 
 class Format(NamedTuple):
-    """How a format is told from others.
+    """How a format is distinguished from others.
 
     Attributes:
         reader: Takes one record.

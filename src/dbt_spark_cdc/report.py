@@ -294,11 +294,11 @@ def chart(
                     Bar(name, round(place * step, 2), round(top, 2), bar_width, height, text)
                 )
     present_series = tuple(name for name in series if any(one.get(name) for one in values))
-    is_told = len(present_series) > 1 or present_series[0] not in NAMED_BY_TITLE
+    has_legend = len(present_series) > 1 or present_series[0] not in NAMED_BY_TITLE
     return Chart(
         title=title,
         series=present_series,
-        legend=[(name, names.get(name, name)) for name in present_series] if is_told else [],
+        legend=[(name, names.get(name, name)) for name in present_series] if has_legend else [],
         bars=bars,
         largest=say(largest),
         first=said[0],

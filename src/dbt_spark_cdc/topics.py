@@ -19,7 +19,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dbt.adapters.sparkcdc.creation import create_if_missing
 from dbt.adapters.sparkcdc.errors import message_of
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -32,6 +31,7 @@ from dbt_spark_cdc.kafka import (
     no_broker,
     without_secrets,
 )
+from dbt_spark_cdc.landing import create_raw
 
 MESSAGES_A_BATCH = 500_000
 EARLIEST = "earliest"
@@ -236,7 +236,7 @@ def land(
         problems += no_broker(options, settings.connection)
     _refuse(dbt, problems)
     raw = settings.raw
-    _create_raw(session, raw)
+    create_raw(session, raw, RAW)
     _refuse(dbt, _problems_of_raw(session, raw))
     # In this order: what another run lands meanwhile shows as a conflict, and never as duplicates.
     written = _last_written(session, raw)
@@ -497,19 +497,6 @@ def _lost(dbt: Any, losses: Sequence[Loss]) -> str:
 def _refuse(dbt: Any, problems: Sequence[str]) -> None:
     if problems:
         raise ValueError(f"{dbt.this} cannot land messages: " + "; ".join(problems))
-
-
-def _create_raw(session: Any, raw: str) -> None:
-    if schema := raw.rpartition(".")[0]:
-        session.sql(f"create schema if not exists {schema}")
-    create_if_missing(
-        session.sql,
-        session,
-        raw,
-        "select " + ", ".join(f"cast(null as {kind}) as {name}" for name, kind in RAW.items()),
-        "partitioned by (_table)"
-        " tblproperties ('delta.appendOnly' = 'true', 'delta.enableDeletionVectors' = 'false')",
-    )
 
 
 def _problems_of_raw(session: Any, raw: str) -> list[str]:

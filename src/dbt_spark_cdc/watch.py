@@ -91,7 +91,7 @@ class Watch:
     _built: dict[str, str | None] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """Builds until it is told to stop.
+        """Builds until it is asked to stop.
 
         Returns:
             False where too many builds failed in a row.
@@ -306,10 +306,10 @@ def printed(as_json: bool) -> Callable[[Sequence[str], Outcome, float], None]:
             return
         what = ", ".join(names) or "everything"
         if outcome.ok:
-            told = f"{summary(outcome.results) or 'nothing to build'} ok"
+            outcome_text = f"{summary(outcome.results) or 'nothing to build'} ok"
         else:
-            told = outcome.error or f"{len(failed)} of {len(outcome.results)} failed"
-        click.echo(f"{now:%H:%M:%S} {what}: {told} in {seconds:.1f} s")
+            outcome_text = outcome.error or f"{len(failed)} of {len(outcome.results)} failed"
+        click.echo(f"{now:%H:%M:%S} {what}: {outcome_text} in {seconds:.1f} s")
         for name, message in failed.items():
             click.echo(f"  {name}\n    " + message.replace("\n", "\n    "))
 

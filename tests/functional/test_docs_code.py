@@ -634,7 +634,7 @@ class TestCodeOfThePages:
         """Runs commands of dbt or `cdc`; returns what those say that fail."""
         places = [
             "--project-dir",
-            project.project_root,
+            str(project.project_root),
             "--profiles-dir",
             str(project.profiles_dir),
         ]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from dbt_spark_cdc.landing import create_raw
 from dbt_spark_cdc.topics import (
     LOG,
     Known,
     Landed,
     Partition,
     Topic,
-    _create_raw,
     _known,
     _last_written,
     _problems_of_raw,
@@ -23,6 +23,7 @@ from dbt_spark_cdc.topics import (
     _summary,
     read_settings,
 )
+from dbt_spark_cdc.topics import RAW as COLUMNS
 
 RAW = "topics_raw.messages"
 MESSAGES = (
@@ -36,7 +37,7 @@ FIRST, SECOND = (Landed("shop.orders", id, 0) for id in ("one", "two"))
 
 @pytest.fixture
 def raw(spark: Any) -> Iterator[Any]:
-    _create_raw(spark, RAW)
+    create_raw(spark, RAW, COLUMNS)
     yield spark
     spark.sql(f"drop table if exists {RAW}")
 
@@ -136,7 +137,7 @@ def test_the_raw_table_alone_says_where_to_go_on(raw: Any) -> None:
     # Dropped: only the first offsets are known, and where batches have to go on.
     whole = raw.createDataFrame([tuple(row) for row in both.collect()], LOG)
     raw.sql(f"drop table {RAW}")
-    _create_raw(raw, RAW)
+    create_raw(raw, RAW, COLUMNS)
     assert _known(raw, RAW, whole) == (-1, 4, {FIRST: 0, SECOND: 0})
 
 

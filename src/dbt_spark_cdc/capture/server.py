@@ -139,17 +139,17 @@ def refusal(text: str) -> CaptureProblem:
     Args:
         text: What libpq says.
     """
-    told = " ".join(text.split())
-    if "must be superuser or replication role" in told:
-        told += " Let an administrator run: alter role ... replication"
-    elif "root certificate file" in told or "certificate verify failed" in told:
-        told += (
+    message = " ".join(text.split())
+    if "must be superuser or replication role" in message:
+        message += " Let an administrator run: alter role ... replication"
+    elif "root certificate file" in message or "certificate verify failed" in message:
+        message += (
             " Without an sslmode of yours the server's certificate is verified: set "
             "PGSSLROOTCERT to the file of its authority (or to `system`), or choose another "
             "PGSSLMODE."
         )
-    kind = Misconfigured if any(part in told for part in REFUSED) else Unavailable
-    return kind(f"No connection to PostgreSQL: {told}")
+    kind = Misconfigured if any(part in message for part in REFUSED) else Unavailable
+    return kind(f"No connection to PostgreSQL: {message}")
 
 
 def meaning(sqlstate: str | None, text: str, slot: str) -> CaptureProblem:
@@ -160,33 +160,34 @@ def meaning(sqlstate: str | None, text: str, slot: str) -> CaptureProblem:
         text: Its message, with detail and hint.
         slot: Name of the slot.
     """
-    told = " ".join(text.split())
-    if "may not be used as an output plugin" in told:
+    message = " ".join(text.split())
+    if "may not be used as an output plugin" in message:
         return Misconfigured(
-            f"The server does not allow {PLUGIN}: {told} Let an administrator add it: alter system "
-            f"set output_plugin_libraries = 'pgoutput, {PLUGIN}'; select pg_reload_conf()"
+            f"The server does not allow {PLUGIN}: {message} Let an administrator add it:"
+            f" alter system set output_plugin_libraries = 'pgoutput, {PLUGIN}';"
+            " select pg_reload_conf()"
         )
-    if sqlstate == "58P01" and PLUGIN in told:
+    if sqlstate == "58P01" and PLUGIN in message:
         return Misconfigured(
-            f"The server has no {PLUGIN}: {told} On Debian it is the package "
+            f"The server has no {PLUGIN}: {message} On Debian it is the package "
             f"postgresql-<version>-{PLUGIN}."
         )
-    if sqlstate == "58P01" or "invalidated" in told or "can no longer" in told:
-        return ChangesLost(lost(slot, told))
+    if sqlstate == "58P01" or "invalidated" in message or "can no longer" in message:
+        return ChangesLost(lost(slot, message))
     if sqlstate == "55006":
         return Unavailable(
-            f"The slot {slot} is in use by another process: {told} End it, or let it end."
+            f"The slot {slot} is in use by another process: {message} End it, or let it end."
         )
     if sqlstate == "53400":
         return Misconfigured(
-            f"{told} Raise max_replication_slots, or drop a slot that nobody reads: "
+            f"{message} Raise max_replication_slots, or drop a slot that nobody reads: "
             "select pg_drop_replication_slot(...)"
         )
     if sqlstate == "42501":
-        return Misconfigured(f"{told} docs/capture.md shows what the role needs.")
+        return Misconfigured(f"{message} docs/capture.md shows what the role needs.")
     if sqlstate and sqlstate[:2] in ("22", "42"):
-        return Misconfigured(told)
-    return Unavailable(told or "The server ended the connection.")
+        return Misconfigured(message)
+    return Unavailable(message or "The server ended the connection.")
 
 
 def lost(slot: str, why: str) -> str:

@@ -124,9 +124,9 @@ class Stream:
             CaptureProblem: The connection is lost.
         """
         now = (datetime.now(timezone.utc) - POSTGRES_EPOCH).total_seconds()
-        told = _STATUS.pack(b"r", received, durable, durable, int(now * 1e6), wants_reply)
+        status = _STATUS.pack(b"r", received, durable, durable, int(now * 1e6), wants_reply)
         try:
-            self._libpq.put_copy_data(told)
+            self._libpq.put_copy_data(status)
             deadline = time.monotonic() + SEND_SECONDS
             while self._libpq.flush():
                 if time.monotonic() > deadline:
@@ -156,8 +156,8 @@ class Stream:
     def _noticed(self, result: pq.abc.PGresult) -> None:
         severity = result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED)
         if severity == b"WARNING":
-            told = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
-            self.warnings.append(told.decode(errors="replace"))
+            text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b""
+            self.warnings.append(text.decode(errors="replace"))
 
 
 def _message(data: memoryview) -> Message:

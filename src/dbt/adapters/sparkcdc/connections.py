@@ -27,7 +27,7 @@ class Handle:
 
     Attributes:
         spark: The session.
-        columns: What `describe` has told of tables and views since the last other statement.
+        columns: What `describe` has returned for tables and views since the last other statement.
         folders: Where Delta tables of this machine are; None for other tables.
         steps: Temporary views of the node that runs.
     """

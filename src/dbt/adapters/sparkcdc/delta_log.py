@@ -133,12 +133,12 @@ def _commit(folder: Path, version: int) -> dict[str, Any]:
             if line.startswith('{"commitInfo"'):
                 info = json.loads(line)["commitInfo"]
                 break
-    told = info.get("txnId") or info.get("timestamp")
+    mark = info.get("txnId") or info.get("timestamp")
     return {
         "version": version,
         "operation": info.get("operation"),
         "userMetadata": info.get("userMetadata"),
-        "id": told and f"{version} {told}",
+        "id": mark and f"{version} {mark}",
     }
 
 

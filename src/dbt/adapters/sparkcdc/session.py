@@ -109,7 +109,7 @@ def warm_up(creds: SparkCdcCredentials, *, record: bool = False, brief: bool = F
             try:
                 root = _local_root(creds, record, brief)
             except DbtRuntimeError as exc:
-                _failure = exc  # told where a connection is wanted
+                _failure = exc  # reported where a connection is wanted
                 return
         # The first job loads what all later ones need; dbt lists its schemas meanwhile.
         with contextlib.suppress(Exception):

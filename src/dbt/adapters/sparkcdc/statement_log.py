@@ -25,7 +25,7 @@ _logger = AdapterLogger("sparkcdc")
 class StatementLog:
     """A file with a line of JSON for each statement of one build.
 
-    A file that cannot be written is told once and does not stop the build.
+    A file that cannot be written is reported once and does not stop the build.
     """
 
     def __init__(self, path: Path) -> None:

@@ -109,7 +109,7 @@ def event_facts(rows: pa.Table, key: str, suffix: str | None) -> dict[str, Any]:
     Returns:
         `good`: events without the ends of moved keys. `truncates`: rows. `truncate_events`:
         different ones. `partial`: whether an event leaves columns unset. `bounds`: `key`, `low`,
-        `high` and `listed` as literals; None where the keys cannot be told.
+        `high` and `listed` as literals; None where the keys cannot be listed.
     """
     operation = rows["_op"]
     is_good = pc.not_equal(operation, "M")

@@ -235,7 +235,7 @@ def _of_column(
     elif present != name:
         found.problems.append(
             f"column `{present}` is now declared as `{name}`. For Spark that is the same name, but"
-            f" events are told apart by it. Declare it as `{present}`."
+            f" events are distinguished by it. Declare it as `{present}`."
         )
         return
     before = parse(known[present])
