@@ -20,7 +20,7 @@
         {%- do exceptions.raise_compiler_error(
             "cdc: rebuilding " ~ spec.relation ~ " would remove " ~ found[1] ~ " of its " ~ found[0] ~ " versions, the latest of them from "
             ~ found[2] ~ ": " ~ (spec.declaration.table if spec.declaration else "its source") ~ " does not hold their events any more."
-            ~ " Nothing was written. Build without --full-refresh, or set `full_refresh: false` in the snapshot's config, to keep them."
+            ~ " No version was removed or changed. Build without --full-refresh, or set `full_refresh: false` in the snapshot's config, to keep them."
             ~ " To remove them, add --vars '{cdc_rebuild: " ~ spec.node.name ~ "}' to --full-refresh."
         ) -%}
     {%- endif -%}

@@ -623,6 +623,11 @@ class Table:
         self.mark, self.reads_all = self.batch, False
         tracked = self.columns if self.tracked is None else self.tracked
         self.versions = fold(self.known, self.keys, self.columns, tracked)
+        self.rename_columns()
+
+    def rename_columns(self) -> None:
+        """The columns of the history are named as they are declared now."""
+        self.current = None
         self.built_names = {column: column.name for column in self.keys + self.columns}
 
     def is_refused_for(self, names: list[str]) -> bool:

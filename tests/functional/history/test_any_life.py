@@ -190,6 +190,9 @@ class Life:
             nodes = table.nodes if parts is None else parts.get(number, [])
             own = {node: failed[node] for node in table.nodes if node in failed}
             expected = {node: says for node, says in (losing or {}).items() if node in nodes}
+            if expected:
+                # Its columns follow the declaration, rebuilt or not.
+                table.rename_columns()
             expected |= table.refusal.says if table.refusal else {}
             left = min((nodes.index(node) for node in own if node in nodes), default=len(nodes))
             self.built(table, nodes[:left], full, empty, "--sample" in arguments)
