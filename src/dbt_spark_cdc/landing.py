@@ -53,7 +53,8 @@ ARROW_LINES = pa.schema(
 )
 # What tables of the first version lack.
 ADDED = {"_size": "bigint", "_modified_at": "timestamp", "_checksum": "string"}
-RAW = {
+# What every raw table has that `landed: true` declares.
+LANDED = {
     "value": "string",
     "_file": "string",
     "_row": "bigint",
@@ -61,8 +62,8 @@ RAW = {
     "_batch": "bigint",
     "_problem": "string",
     "_table": "string",
-    **ADDED,
 }
+RAW = {**LANDED, **ADDED}
 LOG = (
     "_table string, _file string, _batch bigint, _landed_at timestamp, lines bigint,"
     " unreadable bigint, problem string, bytes bigint, modified_at timestamp, checksum string"

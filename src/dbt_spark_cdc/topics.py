@@ -31,7 +31,7 @@ from dbt_spark_cdc.kafka import (
     no_broker,
     without_secrets,
 )
-from dbt_spark_cdc.landing import create_raw
+from dbt_spark_cdc.landing import LANDED, create_raw
 
 MESSAGES_A_BATCH = 500_000
 EARLIEST = "earliest"
@@ -48,15 +48,8 @@ TXN_APP = "dbt-spark-cdc topics"
 # Where Delta notes the last commit of a session.
 LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 
-# The first seven are those of the raw table of landed files, so that `landed: true` declares both.
 RAW = {
-    "value": "string",
-    "_file": "string",
-    "_row": "bigint",
-    "_landed_at": "timestamp",
-    "_batch": "bigint",
-    "_problem": "string",
-    "_table": "string",
+    **LANDED,
     "key": "string",
     "topic": "string",
     "partition": "int",
