@@ -188,7 +188,7 @@
     {%- set types = {} -%}
     {%- for column in d.columns -%}{%- do types.update({column.name: column.type}) -%}{%- endfor -%}
     {%- for name, encoding in d.encodings.items() -%}
-        {%- set known = cdc._encodings_of(types.get(name, "")) -%}
+        {%- set known = cdc._encodings_of(types.get(name, ""), d.format) -%}
         {%- if name not in types -%}
             {%- do problems.append(at ~ "`encodings` names the column `" ~ name ~ "`, which is not declared. Correct the name.") -%}
         {%- elif d.traits.columns -%}

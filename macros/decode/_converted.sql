@@ -42,7 +42,7 @@
 {% macro _text_value(d, text, type, name=none) -%}
     {%- set encoding = d.encodings.get(name) -%}
     {%- if type == "string" -%}
-        {{ return(text) }}
+        {{ return(cdc._labels(d, text, name) if encoding == "labels" else text) }}
     {%- elif type == "binary" -%}
         {{ return(cdc._bytes(text, encoding or d.traits.bytes or "hex")) }}
     {%- elif cdc._decimal_digits(type) -%}
@@ -120,7 +120,7 @@
 
 {#- True where a value is there but its type cannot hold it exactly. -#}
 {% macro _misfit(d, column) -%}
-    {%- if column.type == "string" -%}
+    {%- if column.type == "string" and column.name not in d.encodings -%}
         {{ return("false") }}
     {%- endif -%}
     {#- In this order: what fits is not made text to see that it is there. -#}
@@ -128,10 +128,36 @@
 {%- endmacro %}
 
 
+{#-
+    The labels of MySQL's ENUM or SET for the number that Canal gives: the place of the label, or a bit for each. They stand in the type that
+    the message states. A number without a label becomes NULL, and so do all where the message states no type.
+-#}
+{% macro _labels(d, number, name) -%}
+    {%- set names = [] -%}
+    {%- for known in cdc._names_of(d, name) -%}{%- do names.append(cdc._literal(known | lower)) -%}{%- endfor -%}
+    {%- set types = "from_json(get_json_object(_payload, '$.mysqlType'), 'map<string, string>')" -%}
+    {%- set kind = "get(map_values(map_filter(" ~ types ~ ", (name, type) -> lower(name) in (" ~ (names | join(", "))
+        ~ "))), 0)" -%}
+    {%- set labels = "transform(regexp_extract_all(kind, " ~ cdc._literal("'((?:[^']|'')*)'") ~ ", 1), label -> replace(label, "
+        ~ cdc._literal("''") ~ ", " ~ cdc._literal("'") ~ "))" -%}
+    {%- set bits = "reverse(conv(" ~ number ~ ", 10, 2))" -%}
+    {{ return("case when " ~ number ~ " is not null then get(transform(transform(array(" ~ kind
+        ~ "), kind -> struct(lower(left(kind, 4)) as kind, " ~ labels ~ " as labels)), type -> case"
+        ~ " when type.kind = 'enum' and " ~ number ~ " = '0' then ''"
+        ~ " when type.kind = 'enum' then get(type.labels, try_cast(" ~ number ~ " as int) - 1)"
+        ~ " when type.kind = 'set(' and " ~ number ~ " rlike '^[0-9]{1,20}$'"
+        ~ " and cast(" ~ number ~ " as decimal(20, 0)) <= 18446744073709551615"
+        ~ " and length(" ~ bits ~ ") <= greatest(size(type.labels), 1)"
+        ~ " then array_join(filter(type.labels, (label, place) -> substr(" ~ bits ~ ", place + 1, 1) = '1'), ',') end), 0) end") }}
+{%- endmacro %}
+
+
 {#- What a column of this type can be encoded as, besides plain text. -#}
-{% macro _encodings_of(type) -%}
+{% macro _encodings_of(type, format=none) -%}
     {%- if cdc._element_type(type) -%}
         {{ return(cdc._encodings_of(cdc._element_type(type))) }}
+    {%- elif type == "string" and format == "canal" -%}
+        {{ return(["labels"]) }}
     {%- elif type == "date" or type.startswith("timestamp") -%}
         {{ return(["iso", "epoch_days", "epoch_seconds", "epoch_millis", "epoch_micros", "epoch_nanos"]) }}
     {%- elif cdc._decimal_digits(type) -%}

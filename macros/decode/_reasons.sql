@@ -33,22 +33,22 @@
     {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
         {%- set old = cdc._given("old " ~ column.name) -%}
         {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._view_column("__cdc_old_" ~ column.name)
-            ~ " is null then " ~ cdc._misfit_text(column, "former value of key column ", old) ~ " end") -%}
+            ~ " is null then " ~ cdc._misfit_text(d, column, "former value of key column ", old) ~ " end") -%}
     {%- endfor -%}
-    {%- for column in d.columns if column.type != "string" -%}
+    {%- for column in d.columns if column.type != "string" or column.name in d.encodings -%}
         {%- do reasons.append(
             "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then "
-            ~ cdc._misfit_text(column, "column ", "cast(" ~ cdc._given(column.name) ~ " as string)") ~ " end") -%}
+            ~ cdc._misfit_text(d, column, "column ", "cast(" ~ cdc._given(column.name) ~ " as string)") ~ " end") -%}
     {%- endfor -%}
     {{ return("concat_ws('; ', " ~ (reasons | join(", ")) ~ ")") }}
 {%- endmacro %}
 
 
 {#- That a value does not fit its type. A masked column's value is not quoted. -#}
-{% macro _misfit_text(column, what, text) -%}
+{% macro _misfit_text(d, column, what, text) -%}
     {%- if column.mask -%}
         {{ return(cdc._literal(what ~ column.name ~ ": its value, which is masked, is not a " ~ column.type)) }}
     {%- endif -%}
-    {{ return("concat(" ~ cdc._literal(what ~ column.name ~ ": ") ~ ", left(" ~ text ~ ", 100), "
-        ~ cdc._literal(" is not a " ~ column.type) ~ ")") }}
+    {%- set said = " has no label in mysqlType" if d.encodings.get(column.name) == "labels" else " is not a " ~ column.type -%}
+    {{ return("concat(" ~ cdc._literal(what ~ column.name ~ ": ") ~ ", left(" ~ text ~ ", 100), " ~ cdc._literal(said) ~ ")") }}
 {%- endmacro %}

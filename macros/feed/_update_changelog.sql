@@ -84,7 +84,7 @@
     {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
     {%- if not cdc._reads_a_part() -%}
         {%- set position = cdc._changelog_position(source, cdc._table_version(source)) -%}
-        {%- do cdc._set_checkpoint(cdc._relation_of(node), dict(position, first=true)) -%}
+        {%- do cdc._set_checkpoint(cdc._relation_of(node), dict(position, first=true), cdc._creation()) -%}
     {%- endif -%}
     {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values())) }}
 {%- endmacro %}

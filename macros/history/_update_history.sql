@@ -9,6 +9,12 @@
     {%- do cdc._clear_checkpoint() -%}
     {%- set spec = cdc._history_spec(node) -%}
     {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+    {%- if "fingerprint" not in checkpoint -%}
+        {#- A clone has the properties of the table in whose place it is, and versions of its own: its final table must not take
+            them for the next ones. -#}
+        {%- do run_query("alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties({"cdc.build": invocation_id})) -%}
+        {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+    {%- endif -%}
     {%- set window = cdc._read_window(spec, checkpoint, node) -%}
     {%- if window.nothing_new -%}
         {{ return("OK") }}

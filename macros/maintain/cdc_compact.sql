@@ -81,7 +81,7 @@
             where _end is not null and _first_id is null
         {%- endset -%}
         {%- do cdc._insert_tombstones(t, ends) -%}
-        {%- do cdc._set_checkpoint(t.target, checkpoint) -%}
+        {%- do cdc._set_checkpoint(t.target, checkpoint, "MERGE") -%}
         {%- do run_query(cdc._merge(t.target, "(" ~ compacted ~ " select * from compacted_versions)", [
             "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
         ] + cdc._key_predicates(t.key_columns), [

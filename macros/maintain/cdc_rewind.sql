@@ -100,8 +100,7 @@
     {%- set at = {} -%}
     {%- for commit in cdc._all_commits(relation) -%}
         {%- if commit["version"] <= at.get("below", commit["version"]) -%}
-            {%- set found = fromjson(commit["userMetadata"] or "{}", {}) -%}
-            {%- set checkpoint = found if found is mapping and found.get("cdc") == relation | string else {} -%}
+            {%- set checkpoint = cdc._checkpoint_of(commit, relation) -%}
             {%- if checkpoint.get("rewound_to") is not none and commit["operation"] == "RESTORE" -%}
                 {%- do at.update({"below": checkpoint.rewound_to}) -%}
             {%- else -%}
@@ -153,7 +152,7 @@
     {%- do log("cdc: " ~ relation.identifier ~ ": " ~ verb ~ " back from version " ~ commits[0].version ~ " to version " ~ version,
         info=true) -%}
     {%- if not dry_run -%}
-        {%- do cdc._set_checkpoint(relation, dict(checkpoint, fingerprint=none, declared=none, rewound_to=version)) -%}
+        {%- do cdc._set_checkpoint(relation, dict(checkpoint, fingerprint=none, declared=none, rewound_to=version), "RESTORE") -%}
         {%- do run_query("restore table " ~ relation ~ " to version as of " ~ version) -%}
         {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
     {%- endif -%}

@@ -22,7 +22,7 @@
                 {%- endfor -%}
                 {%- set position = cdc._read_checkpoint(relation) -%}
                 {%- set keys = cdc._column_list(properties["cdc.keys"].split(", ")) -%}
-                {%- do cdc._set_checkpoint(relation, position) -%}
+                {%- do cdc._set_checkpoint(relation, position, cdc._creation()) -%}
                 {%- call statement("upgrade") -%}
                     create or replace table {{ relation }} using delta
                     partitioned by (_cdc_is_latest)

@@ -3,6 +3,9 @@
     of the rows. It names its table: one that another table's write picked up from a shared session is ignored. A lost checkpoint
     only costs reading again, for every step gives the same result when repeated.
 
+    It stays in the session behind a build's statement that created a table, or failed. Whoever changes the table in that session makes a
+    commit that carries it, too: a checkpoint therefore names the operation that it was made for, and is ignored in commits of others.
+
     Returns the newest one, with `at`, the version of the table, and without anything else where there is none. A write of somebody else
     makes older checkpoints void: what they say was read may be gone.
 -#}
@@ -25,22 +28,34 @@
 {%- endmacro %}
 
 
-{#- The checkpoint of a table that one of its commits carries; empty where it carries none. -#}
+{#- The checkpoint of a table that one of its commits carries; empty where it carries none, or one of another operation. -#}
 {% macro _checkpoint_of(commit, relation) -%}
     {%- set found = fromjson(commit["userMetadata"] or "{}", {}) -%}
-    {{ return(found if found is mapping and found.get("cdc") == relation | string else {}) }}
+    {%- set is_own = found is mapping and found.get("cdc") == relation | string
+        and commit["operation"].endswith(found.get("operation", "")) -%}
+    {{ return(found if is_own else {}) }}
 {%- endmacro %}
 
 
-{#- The text of a checkpoint. -#}
-{% macro _checkpoint_text(relation, position) -%}
-    {{ return(tojson(dict({"cdc": relation | string}, **position))) }}
+{#-
+    The text of a checkpoint.
+      operation   how Delta's name for the operation of its commit ends; empty where only one statement can carry it
+-#}
+{% macro _checkpoint_text(relation, position, operation="") -%}
+    {{ return(tojson(dict(position, cdc=relation | string, operation=operation))) }}
 {%- endmacro %}
 
 
-{#- The checkpoint for the next commit of a statement that dbt itself runs: the one that creates a table. -#}
-{% macro _set_checkpoint(relation, position) -%}
-    {%- do run_query("set spark.databricks.delta.commitInfo.userMetadata=" ~ cdc._checkpoint_text(relation, position)) -%}
+{#- The checkpoint for the next commit of the session. -#}
+{% macro _set_checkpoint(relation, position, operation="") -%}
+    {%- do run_query("set spark.databricks.delta.commitInfo.userMetadata="
+        ~ cdc._checkpoint_text(relation, position, operation)) -%}
+{%- endmacro %}
+
+
+{#- How Delta's name for the creation of a table from a query ends. -#}
+{% macro _creation() -%}
+    {{ return("TABLE AS SELECT") }}
 {%- endmacro %}
 
 
@@ -80,7 +95,7 @@
 
 
 {% macro _commit_position(relation, position) -%}
-    {%- do cdc._set_checkpoint(relation, position) -%}
+    {%- do cdc._set_checkpoint(relation, position, "SET TBLPROPERTIES") -%}
     {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
     {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
 {%- endmacro %}

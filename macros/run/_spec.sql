@@ -40,6 +40,7 @@
 {#-
     What a table of events says of itself. One that somebody created in its place says nothing, and is made to say it again. Its events
     have identities of some declaration, so that each is recognized by what it says, and NULL in any column may be a value not read yet.
+    Its creation carries a checkpoint where the session had one of a build's creation, which is void from here on.
 -#}
 {% macro _own_properties(spec, node, types) -%}
     {%- set properties = cdc._table_properties(spec.relation) -%}
@@ -52,7 +53,9 @@
     {%- if cdc._identity(spec) -%}
         {%- do traits.update({"cdc.identity": "unknown", "cdc.added": types.keys() | map("lower") | join("\n")}) -%}
     {%- endif -%}
+    {%- do cdc._set_checkpoint(spec.relation, {}, "SET TBLPROPERTIES") -%}
     {%- do run_query("alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties(traits)) -%}
+    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
     {{ return(dict(properties, **traits)) }}
 {%- endmacro %}
 

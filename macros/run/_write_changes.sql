@@ -25,7 +25,7 @@
     {%- if cdc._writes_since(spec.relation, write.version) -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- do cdc._set_checkpoint(spec.relation, write.position) -%}
+    {%- do cdc._set_checkpoint(spec.relation, write.position, "MERGE") -%}
     {%- do run_query(write.merge) -%}
     {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
     {{ return(cdc._writes_since(spec.relation, write.version) | length <= 1) }}

@@ -305,14 +305,21 @@ def _commit(log: Path, version: int) -> Commit:
         checkpoint = json.loads(info.get("userMetadata") or "{}")
     except ValueError:
         checkpoint = {}
+    operation = str(info.get("operation") or "")
+    # A session keeps a checkpoint after the commit that it was made for; others carry it, too.
+    is_checkpoint = (
+        isinstance(checkpoint, dict)
+        and "cdc" in checkpoint
+        and operation.endswith(checkpoint.get("operation") or "")
+    )
     at = info.get("inCommitTimestamp") or info.get("timestamp")
     if at is None:
         at = (log / f"{version:020}.json").stat().st_mtime * 1000
     return Commit(
         version=version,
         at=_time(at),
-        operation=str(info.get("operation") or ""),
-        checkpoint=checkpoint if isinstance(checkpoint, dict) and "cdc" in checkpoint else {},
+        operation=operation,
+        checkpoint=checkpoint if is_checkpoint else {},
         changes_rows=changes_rows,
         files=_files_then(log, version),
     )

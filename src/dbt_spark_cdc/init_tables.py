@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -341,10 +341,17 @@ def _from_schema(answers: Answers, schema: TableSchema) -> NewTable:
     )
     if not answers.raw_table:
         declaration["landed"] = True
+        if schema.partitions:
+            folders = [table, *(name.rpartition(".")[2] for name in schema.partitions)]
+            texts = (name.replace("\\", "\\\\").replace("'", "\\'") for name in folders)
+            listed = "', '".join(texts)
+            declaration["where"] = f"_table in ('{listed}')"
     elif not rows:
         declaration["payload"] = answers.payload or "value"
         if answers.format not in NAMELESS and "{table}" not in answers.raw_table:
-            declaration["source_table"] = schema.title
+            declaration["source_table"] = (
+                [schema.title, *schema.partitions] if schema.partitions else schema.title
+            )
     if answers.format == "flagged":
         declaration["operation"] = answers.operation
     if answers.format in ("flagged", "canal") or (answers.format == "dms" and rows):
@@ -367,4 +374,22 @@ def _from_schema(answers: Answers, schema: TableSchema) -> NewTable:
         freshness={},
     )
     notes = [f"keys: {', '.join(schema.keys)}, the primary key"] if schema.keys else []
+    if schema.partitions and not rows:
+        notes.append(_of_partitions(schema, declaration))
     return NewTable(config, tuple(notes), "" if answers.raw_table else table)
+
+
+def _of_partitions(schema: TableSchema, declaration: Mapping[str, Any]) -> str:
+    """What to do about changes that carry the names of partitions."""
+    shown = ", ".join(schema.partitions[:5]) + (", ..." if len(schema.partitions) > 5 else "")
+    if "source_table" in declaration:
+        remedy = "source_table lists them; add each partition that is created later"
+    elif declaration.get("landed"):
+        remedy = "where lists their folders; add that of each partition which is created later"
+    else:
+        remedy = "write the changes of all partitions to its raw table"
+    return (
+        f"partitioned: PostgreSQL's changes name the partition ({shown}), not {schema.title}: "
+        f"{remedy}. Only pgoutput can name the table: create the publication that Debezium reads "
+        "with publish_via_partition_root."
+    )

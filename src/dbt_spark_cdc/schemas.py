@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import exp, parse_one
@@ -35,7 +35,17 @@ _DOMAIN = re.compile(
     re.I | re.S,
 )
 # pg_dump makes a partition like any table and attaches it later.
-_ATTACH = re.compile(r"alter\s+table\b.*\battach\s+partition\s+(?P<name>[\w.\"]+)", re.I | re.S)
+_NAME = r"(?:\"(?:[^\"]|\"\")+\"|\w+)(?:\.(?:\"(?:[^\"]|\"\")+\"|\w+))?"
+_ATTACH = re.compile(
+    rf"alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?(?P<root>{_NAME})"
+    rf"\s+attach\s+partition\s+(?P<name>{_NAME})",
+    re.I | re.S,
+)
+_PARTITION = re.compile(
+    r"create\s+(?:unlogged\s+|foreign\s+)?table\s+(?:if\s+not\s+exists\s+)?"
+    rf"(?P<name>{_NAME})\s+partition\s+of\s+(?P<root>{_NAME})",
+    re.I | re.S,
+)
 _ALTER = re.compile(r"alter\s+table\b.*\bprimary\s+key\b", re.I | re.S)
 # Comments, texts, quoted names, the end of a statement, and all else.
 _PIECES = {
@@ -63,10 +73,24 @@ bases as (
     select d.declared, d.base, d.modifier
     from domains d
     join pg_catalog.pg_type t on t.oid = d.base and t.typtype <> 'd'
+),
+parts (root, part) as (
+    select inhparent, inhrelid from pg_catalog.pg_inherits
+    union
+    select p.root, i.inhrelid
+    from parts p
+    join pg_catalog.pg_inherits i on i.inhparent = p.part
 )
 select n.nspname, c.relname, a.attname,
     format_type(coalesce(b.base, a.atttypid), coalesce(b.modifier, a.atttypmod)),
-    coalesce(array_position((i.indkey::int2[])[0:i.indnkeyatts - 1], a.attnum), -1)
+    coalesce(array_position((i.indkey::int2[])[0:i.indnkeyatts - 1], a.attnum), -1),
+    array(
+        select o.nspname || '.' || l.relname
+        from parts p
+        join pg_catalog.pg_class l on l.oid = p.part and l.relispartition and l.relkind <> 'p'
+        join pg_catalog.pg_namespace o on o.oid = l.relnamespace
+        where p.root = c.oid
+    )
 from pg_catalog.pg_class c
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
@@ -87,12 +111,14 @@ class TableSchema:
         name: Its name.
         columns: Columns with types of Spark.
         keys: Columns of its primary key.
+        partitions: The tables that hold its rows, where PostgreSQL partitions it.
     """
 
     owner: str
     name: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
+    partitions: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -127,6 +153,7 @@ def read_ddl(path: Path) -> list[TableSchema]:
     mysql = _MYSQL.search(text) is not None
     tables: dict[tuple[str, str], TableSchema] = {}
     domains: dict[str, str] = {}
+    parts: dict[tuple[str, str], list[tuple[str, str]]] = {}
     faults = []
     for statement in _statements(_COPIED.sub("", text), mysql):
         if domain := _DOMAIN.match(statement):
@@ -134,9 +161,8 @@ def read_ddl(path: Path) -> list[TableSchema]:
             made_of = domain["type"]
             domains[_plain(domain["name"])] = domains.get(_plain(made_of), made_of)
             continue
-        if partition := _ATTACH.match(statement):
-            owner, _, name = partition["name"].replace('"', "").rpartition(".")
-            tables.pop((owner, name), None)
+        if partition := _ATTACH.match(statement) or _PARTITION.match(statement):
+            parts.setdefault(_named(partition["root"]), []).append(_named(partition["name"]))
             continue
         try:
             _take(statement, mysql, tables, domains)
@@ -152,7 +178,32 @@ def read_ddl(path: Path) -> list[TableSchema]:
             f"{path} holds no CREATE TABLE statement. Dump the schema: pg_dump --schema-only, or "
             "mysqldump --no-data."
         )
-    return list(tables.values())
+    attached = {part for leaves in parts.values() for part in leaves}
+    return [
+        replace(table, partitions=tuple(sorted(_leaves(name, parts))))
+        for name, table in tables.items()
+        if name not in attached
+    ]
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Schema and name of a table in a statement."""
+    pieces = [
+        quoted.replace('""', '"') or plain
+        for quoted, plain in re.findall(r"\"((?:[^\"]|\"\")+)\"|(\w+)", text)
+    ]
+    return ("", *pieces)[-2], pieces[-1]
+
+
+def _leaves(
+    root: tuple[str, str], parts: Mapping[tuple[str, str], Sequence[tuple[str, str]]]
+) -> Iterator[str]:
+    """The partitions of a table that hold rows: one may be partitioned again."""
+    for part in parts.get(root, ()):
+        if part in parts:
+            yield from _leaves(part, parts)
+        else:
+            yield ".".join(filter(None, part))
 
 
 def read_postgres(environment: Mapping[str, str] | None = None) -> list[TableSchema]:
@@ -203,10 +254,12 @@ def read_postgres(environment: Mapping[str, str] | None = None) -> list[TableSch
     return _grouped(rows)
 
 
-def _grouped(rows: list[tuple[str, str, str, str, int]]) -> list[TableSchema]:
+def _grouped(rows: list[tuple[str, str, str, str, int, list[str]]]) -> list[TableSchema]:
     found: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
-    for owner, table, column, kind, position in rows:
+    partitions = {}
+    for owner, table, column, kind, position, parts in rows:
         found.setdefault((owner, table), []).append((column, kind, position))
+        partitions[owner, table] = tuple(sorted(parts))
     return [
         TableSchema(
             owner,
@@ -217,6 +270,7 @@ def _grouped(rows: list[tuple[str, str, str, str, int]]) -> list[TableSchema]:
                 for name, _, position in sorted(columns, key=lambda column: column[2])
                 if position >= 0
             ),
+            partitions[owner, table],
         )
         for (owner, table), columns in found.items()
     ]
@@ -255,7 +309,7 @@ def _take(
     if isinstance(parsed, exp.Alter):
         if name in tables and (keys := _table_key(parsed)):
             known = tables[name]
-            tables[name] = TableSchema(known.owner, known.name, known.columns, keys)
+            tables[name] = replace(known, keys=keys)
         return
     schema = parsed.this
     columns = [c for c in getattr(schema, "expressions", ()) if isinstance(c, exp.ColumnDef)]

@@ -51,6 +51,9 @@ create table shop.lines (order_id bigint, line int, price real, primary key (lin
 create table shop.log (happened timestamptz, line text);
 create table shop.parts (id int primary key, x int) partition by range (id);
 create table shop.parts_1 partition of shop.parts for values from (1) to (10);
+create table shop."Part's" partition of shop.parts
+    for values from (10) to (99) partition by range (id);
+create table shop.parts_2 partition of shop."Part's" default;
 create view shop.open_orders as select * from shop.orders;
 create materialized view shop.totals as select sum(total) as total from shop.orders;
 create role reader login;
@@ -66,6 +69,9 @@ update shop.orders set state = 'paid', urgent = null, day = '2026-01-06' where i
 update shop.lines set line = 7 where order_id = 2;
 delete from shop.lines where line = 2;
 delete from shop.orders where id = 2;
+insert into shop.parts values (1, 1), (2, 2), (3, 3);
+update shop.parts set id = 10, x = 4 where id = 2;
+delete from shop.parts where id = 3;
 """
 TABLES = {
     "lines": (["line", "order_id"], {"order_id": "bigint", "line": "int", "price": "float"}),
@@ -147,6 +153,10 @@ def test_a_live_database_becomes_a_project_that_builds(database: Database, tmp_p
     assert found == TABLES
     notes = [note for one in tables for note in one["notes"]]
     assert any(note.startswith("Remark of them is left out") for note in notes), notes
+
+    assert any("the partition (shop.parts_1, shop.parts_2), not shop.parts" in n for n in notes), (
+        notes
+    )
 
     # Its schema dump says the same.
     dump = [str(database.programs / "pg_dump"), "--schema-only", "--file", str(tmp_path / "s.sql")]

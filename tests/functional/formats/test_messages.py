@@ -34,6 +34,15 @@ def maxwell(kind: str, ts: int | None, data: Any, **values: Any) -> dict[str, An
     return {"database": "d", "table": "t", "type": kind, "ts": ts, "data": data, **values}
 
 
+# The types that a message of Canal states.
+LABELLED = {
+    "id": "int",
+    "label": "enum('it''s','new, ok','paid')",
+    "marks": "set('a','b c','d')",
+    "signs": "set('a','b c','d')",
+}
+
+
 def canal(kind: str, data: Any, old: Any = None, **values: Any) -> dict[str, Any]:
     message = {"database": "d", "table": "t", "type": kind, "isDdl": False, "id": 1}
     return {**message, "es": 1589373515000, "ts": 1, "data": data, "old": old, **values}
@@ -110,7 +119,12 @@ class TestMessages(Decoding):
             "format": "canal",
             "keys": ["id"],
             "sequence_by": "offset",
-            "columns": {"id": "int", "state": "string", "flags": "int"},
+            "columns": {
+                **{"id": "int", "state": "string", "flags": "int"},
+                **dict.fromkeys(("label", "marks"), "string"),
+            },
+            "encodings": {"label": "labels", "marks": "labels"},
+            "renames": {"marks": "signs"},
         },
         "dms": {
             "format": "dms",
@@ -266,6 +280,26 @@ class TestMessages(Decoding):
                 [{"id": str(n), "state": state, "flags": str(n)} for n, state in enumerate("012")],
                 mysqlType={"id": "int", "state": "enum('new','paid')", "flags": "set('a','b')"},
             ),
+            # Several rows, and one: their payloads differ.
+            canal(
+                "INSERT",
+                [
+                    {"id": "3", "label": "0", "marks": "0"},
+                    {"id": "4", "label": "1", "marks": "3"},
+                    {"id": "5", "label": "2", "marks": None},
+                    {"id": "6", "label": "4", "marks": "5"},
+                    {"id": "7", "label": "3", "marks": "8"},
+                ],
+                mysqlType=LABELLED,
+            ),
+            canal("INSERT", [{"id": "8", "label": "3", "signs": "4"}], mysqlType=LABELLED),
+            canal(
+                "INSERT",
+                [{"id": "9", "label": None, "marks": str(2**63 + 1)}],
+                mysqlType={"MARKS": "SET(" + ",".join(f"'{n}'" for n in range(64)) + ")"},
+            ),
+            canal("INSERT", [{"id": "10", "label": "1"}]),
+            canal("INSERT", [{"id": "11", "label": "x", "marks": "1"}], mysqlType=LABELLED),
         ],
         "dms": [
             dms("load", {"id": 1, "name": "loaded"}, 50),
@@ -417,8 +451,23 @@ class TestMessages(Decoding):
             ("I", 0, "0", 0),
             ("I", 1, "1", 1),
             ("I", 2, "2", 2),
+            *(("I", n, None, None) for n in (3, 4, 5, 8, 9)),
         ]
-        assert not built("labels_quarantine")
+
+    def test_canal_numbers_become_labels_where_that_is_declared(self, built: Any) -> None:
+        assert events(built("stg_labels"), "id", "label", "marks")[3:] == [
+            ("I", 3, "", ""),
+            ("I", 4, "it's", "a,b c"),
+            ("I", 5, "new, ok", None),
+            ("I", 8, "paid", "d"),
+            ("I", 9, None, "0,63"),
+        ]
+        assert reasons(built("labels_quarantine")) == [
+            "column label: 1 has no label in mysqlType",
+            "column label: 4 has no label in mysqlType",
+            "column label: x has no label in mysqlType",
+            "column marks: 8 has no label in mysqlType",
+        ]
 
     def test_dms(self, built: Any) -> None:
         assert events(built("stg_dms"), "id", "name", "_old_id", "_unset") == [

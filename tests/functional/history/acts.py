@@ -319,12 +319,14 @@ def overwrite(table: Table) -> str:
 
 def clone(table: Table) -> str:
     saved = older(table)
-    copy = f"{{s}}.copy_{table.name}_{table.batch}_{len(table.story)}"
+    # Delta clones into no table that has rows.
+    renamed = f"{{s}}.copy_{table.name}_{table.batch}_{len(table.story)}"
+    table.sql(f"alter table {{s}}.{table.memory} rename to {renamed}")
     table.sql(
-        f"create table {copy} shallow clone {{s}}.{table.memory} version as of {saved.version}"
+        f"create table {{s}}.{table.memory} shallow clone {renamed} version as of {saved.version}"
     )
-    table.sql(f"create or replace table {{s}}.{table.memory} shallow clone {copy}")
     forget(table, copied(saved.known), saved.columns)
+    table.saved = []  # its versions begin anew
     return f"{table.memory} replaced by a clone of its version {saved.version}"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from dbt.tests.util import run_dbt
+from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import FINAL, histories, rows
 
@@ -27,12 +27,30 @@ TABLES = {
     "alone": f"{FLAGGED}, history: false",
     "keyless": FLAGGED.replace("keys: [id]", "keys: []"),
 }
-RESOLVERS = [name for name, options in TABLES.items() if options is RESOLVED]
+# Raw rows that are deleted or loaded again, and types that are widened.
+RAW_AND_TYPES = {
+    "unread": FLAGGED,
+    "all_unread": FLAGGED,
+    "retained": FLAGGED,
+    "newest_gone": FLAGGED,
+    "loaded_again": FLAGGED,
+    "loaded_alone": f"{FLAGGED}, history: false",
+    "loaded_keys": RESOLVED,
+    "wide_history": FLAGGED,
+    "wide_final": FLAGGED,
+    "wide_alone": f"{FLAGGED}, history: false",
+    "wide_raw": FLAGGED,
+}
+# Their column `a` is a number, whose type is widened by hand.
+WIDE = [name for name in RAW_AND_TYPES if name.startswith("wide")]
+ALL = TABLES | RAW_AND_TYPES
+ALONE = [name for name, options in ALL.items() if "history: false" in options]
+RESOLVERS = [name for name, options in ALL.items() if options is RESOLVED]
 SOURCE = """
       - name: {name}
         identifier: raw_{name}
         config: {{meta: {{cdc: {{{options}, arrival: batch}}}}}}
-        columns: [{{name: id, data_type: int}}, {{name: a, data_type: string}}]
+        columns: [{{name: id, data_type: int}}, {{name: a, data_type: {type}}}]
 """
 KEYS = """
 from dbt_spark_cdc.keys import resolve_keys
@@ -44,9 +62,11 @@ def model(dbt, session):
 """
 PLAIN = FINAL.replace("='merge'", "='insert_overwrite', file_format='parquet', partition_by=['a']")
 
-Event = tuple[int, str, int, str | None, int]
+Event = tuple[int, str, int, "str | int | None", int]
 FIRST: list[Event] = [(1, "I", 1, "a", 7), (2, "I", 2, "z", 7)]
+NUMBERS: list[Event] = [(1, "I", 1, 10, 7), (2, "I", 2, 20, 7)]
 WHOLE = [(1, "a"), (2, "z")]
+BIG = 3_000_000_000
 
 
 def change_event(event: Event) -> str:
@@ -58,33 +78,43 @@ def change_event(event: Event) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-@pytest.mark.soak
-@pytest.mark.usefixtures("package")
-class TestManualChanges:
+class ManualChanges:
+    """A project of some tables."""
+
+    tables: ClassVar[dict[str, str]]
+
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        text = (
-            'version: 2\nsources:\n  - name: app\n    schema: "{{ target.schema }}"\n    tables:\n'
-        )
         models = {}
-        for name, options in TABLES.items():
-            text += SOURCE.format(name=name, options=options)
+        for name in self.tables:
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
             final = (PLAIN if name == "parquet" else FINAL).format(
-                read="stg_alone" if name == "alone" else f"{name}_history"
+                read=f"stg_{name}" if name in ALONE else f"{name}_history"
             )
             models[f"{name}_final.sql"] = (
                 final.replace("['id']", "['_row_id']") if name == "keyless" else final
             )
-        models |= {f"{name}_keys.py": KEYS.format(name=name) for name in RESOLVERS}
-        return {"sources.yml": text, **models}
+        models |= {
+            f"{name}_keys.py": KEYS.format(name=name) for name in self.tables if name in RESOLVERS
+        }
+        return {"sources.yml": self.sources("int"), **models}
+
+    def sources(self, number: str) -> str:
+        """The declarations, with the type of columns that are numbers."""
+        text = (
+            'version: 2\nsources:\n  - name: app\n    schema: "{{ target.schema }}"\n    tables:\n'
+        )
+        for name, options in self.tables.items():
+            kind = number if name in WIDE else "string"
+            text += SOURCE.format(name=name, options=options, type=kind)
+        return text
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
         read = {
             f"{name}_history": f"{name}_keys" if name in RESOLVERS else f"stg_{name}"
-            for name in TABLES
-            if name != "alone"
+            for name in self.tables
+            if name not in ALONE
         }
         text = histories(**read)["snapshots.yml"]
         keyless = "ref('stg_keyless')\n    config: {strategy: cdc.scd2, unique_key: ["
@@ -93,19 +123,30 @@ class TestManualChanges:
     def arrive(self, project: Any, name: str, *events: Event) -> None:
         for event in events:
             key, op, seq, a, batch = event
-            value = "null" if a is None else f"'{a}'"
+            value = "null" if a is None else repr(a)
             row = f"{key}, '{op}', {seq}, {value}, {batch}"
             if name in RESOLVERS:
                 row = f"'{change_event(event)}', {batch}"
             project.run_sql(f"insert into {project.test_schema}.raw_{name} values ({row})")
 
     def create_raw(self, project: Any, name: str) -> None:
-        columns = "id int, op string, seq int, a string, batch int"
+        kind = "int" if name in WIDE else "string"
+        columns = f"id int, op string, seq int, a {kind}, batch int"
         if name in RESOLVERS:
             columns = "value string, batch int"
         project.run_sql(
             f"create or replace table {project.test_schema}.raw_{name} ({columns}) using delta"
         )
+
+    def current(self, project: Any, name: str, columns: str = "id, a") -> list[tuple[Any, ...]]:
+        living = " where _cdc_deleted_at is null" if name in ALONE else ""
+        return rows(project, f"select {columns} from {{s}}.{name}_final{living} order by id")
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("package")
+class TestManualChanges(ManualChanges):
+    tables = TABLES
 
     def by_hand(self, project: Any) -> None:
         for statement in (
@@ -154,10 +195,6 @@ class TestManualChanges:
         results = run_dbt(["build"], expect_pass=False)
         return {r.node.name: str(r.message) for r in results if str(r.status) == "error"}
 
-    def current(self, project: Any, name: str, columns: str = "id, a") -> list[tuple[Any, ...]]:
-        living = " where _cdc_deleted_at is null" if name == "alone" else ""
-        return rows(project, f"select {columns} from {{s}}.{name}_final{living} order by id")
-
     @pytest.mark.parametrize("name", ["parquet", "alone", "keyless", "resolver", "raw"])
     def test_tables_have_their_rows_again(
         self, project: Any, failed: dict[str, str], name: str
@@ -201,3 +238,105 @@ class TestManualChanges:
     ) -> None:
         assert self.current(project, "recreated") == [(1, "b"), (2, "y")]
         assert self.current(project, "future") == [(1, "a"), (2, "y"), (3, "w")]
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("package")
+class TestRawTablesAndTypes(ManualChanges):
+    tables = RAW_AND_TYPES
+
+    def by_hand(self, project: Any) -> None:
+        for statement in (
+            "delete from {s}.raw_unread where batch = 8",
+            "delete from {s}.raw_all_unread where batch = 8",
+            "delete from {s}.raw_retained where batch <= 7",
+            "delete from {s}.raw_newest_gone where batch = 8",
+            "delete from {s}.raw_loaded_again where id = 2",
+            "truncate table {s}.raw_loaded_alone",
+            "truncate table {s}.raw_loaded_keys",
+            *(
+                f"alter table {{s}}.{table} {change}"
+                for table in (
+                    "wide_history_history",
+                    "wide_final_final",
+                    "wide_alone_final",
+                    "raw_wide_raw",
+                )
+                for change in (
+                    "set tblproperties ('delta.enableTypeWidening' = 'true')",
+                    "alter column a type bigint",
+                )
+            ),
+        ):
+            project.run_sql(statement.replace("{s}", project.test_schema))
+
+    @pytest.fixture(scope="class")
+    def failed(self, project: Any, package: None) -> dict[str, str]:
+        """The story; what was said of nodes that failed in its last build."""
+        for name in RAW_AND_TYPES:
+            self.create_raw(project, name)
+            self.arrive(project, name, *(NUMBERS if name in WIDE else FIRST))
+        self.arrive(project, "newest_gone", (3, "I", 3, "w", 8))
+        run_dbt(["build"])
+        for name in ("unread", "all_unread"):
+            self.arrive(project, name, (3, "I", 3, "w", 8))
+        self.by_hand(project)
+        self.arrive(project, "unread", (4, "I", 4, "v", 9))
+        self.arrive(project, "retained", (3, "I", 3, "w", 8))
+        # With the number that the deleted rows had, as somebody writes who corrects them.
+        for name in ("loaded_again", "loaded_alone", "loaded_keys"):
+            self.arrive(project, name, (2, "U", 5, "y", 7))
+        for name in WIDE:
+            self.arrive(project, name, (2, "U", 5, 21, 8))
+        self.arrive(project, "wide_raw", (3, "I", 6, BIG, 8))
+        results = run_dbt(["build"], expect_pass=False)
+        return {r.node.name: str(r.message) for r in results if str(r.status) == "error"}
+
+    def test_nothing_else_is_refused(self, failed: dict[str, str]) -> None:
+        refused = ("newest_gone", "wide_history")
+        assert set(failed) == {f"{name}_history" for name in refused}
+
+    def test_events_that_were_deleted_unread_are_passed_by(
+        self, project: Any, failed: dict[str, str]
+    ) -> None:
+        assert self.current(project, "all_unread") == WHOLE
+        assert self.current(project, "unread") == [*WHOLE, (4, "v")]
+        assert self.current(project, "retained") == [*WHOLE, (3, "w")]
+
+    @pytest.mark.parametrize("name", ["loaded_again", "loaded_alone", "loaded_keys"])
+    def test_events_in_the_place_of_deleted_ones_are_read(
+        self, project: Any, failed: dict[str, str], name: str
+    ) -> None:
+        assert self.current(project, name) == [(1, "a"), (2, "y")]
+
+    def test_a_raw_table_that_lost_its_newest_events_is_refused(
+        self, failed: dict[str, str]
+    ) -> None:
+        assert "up to `batch` 8, and the highest in" in failed["newest_gone_history"]
+        assert "cdc_replay" in failed["newest_gone_history"]
+
+    def test_a_type_that_was_widened_in_a_history_is_refused(self, failed: dict[str, str]) -> None:
+        assert "declared as int, and the table has `a` as bigint" in failed["wide_history_history"]
+
+    @pytest.mark.parametrize("name", ["wide_final", "wide_alone", "wide_raw"])
+    def test_a_type_that_was_widened_elsewhere_does_no_harm(
+        self, project: Any, failed: dict[str, str], name: str
+    ) -> None:
+        assert self.current(project, name) == [(1, 10), (2, 21)]
+
+    def test_the_next_events_are_read(self, project: Any, failed: dict[str, str]) -> None:
+        """What was refused goes on by the remedy, and the others go on."""
+        write_file(self.sources("bigint"), project.project_root, "models", "sources.yml")
+        self.arrive(project, "all_unread", (3, "I", 3, "w", 8))
+        self.arrive(project, "wide_final", (2, "U", 7, 22, 9))
+        self.arrive(project, "wide_alone", (2, "U", 7, 22, 9))
+        self.arrive(project, "wide_raw", (1, "U", 7, BIG, 9))
+        run_dbt(["run-operation", "cdc_replay", "--args", "{table: newest_gone_history}"])
+        named = ["all_unread", "newest_gone", *WIDE]
+        run_dbt(["build", "--select", *(f"+{name}_final" for name in named)])
+        for name in ("all_unread", "newest_gone"):
+            assert self.current(project, name) == [*WHOLE, (3, "w")], name
+        assert self.current(project, "wide_history") == [(1, 10), (2, 21)]
+        for name in ("wide_final", "wide_alone"):
+            assert self.current(project, name) == [(1, 10), (2, 22)]
+        assert self.current(project, "wide_raw") == [(1, BIG), (2, 21)]

@@ -1,4 +1,7 @@
-"""Plain dbt-spark with `method: session`: all threads of a run share one Spark session."""
+"""Plain dbt-spark with `method: session`: all threads of a run share one Spark session.
+
+A notebook that runs dbt shares it, too: what its user does to a table is done in that session.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,27 @@ from tests.functional.history.tables import FINAL, histories, rows
 TABLES = [f"t{number}" for number in range(1, 9)]
 # The last two keep no history.
 WITHOUT_HISTORY = TABLES[-2:]
+
+# What a user does to tables between two builds.
+BY_HAND = {
+    "t1_history": "truncate table {t}",
+    "t2_history": "restore table {t} to version as of 0",
+    "t3_history": "delete from {t} where id = 1",
+    "t4_history": "create table {t} shallow clone {s}.renamed version as of 0",
+    "t5_history": "create or replace table {t} using delta as select * from {t} where id = 1",
+    "t6": "truncate table {t}",
+    "t7": "restore table {t} to version as of 0",
+    "t8": "update {t} set a = 'mine'",
+}
+# Those whose user acts while the session still has a checkpoint of the table, as it does after a
+# build that created it last, or whose merge failed; and what that checkpoint was made for.
+LEFT = {
+    "t2_history": "MERGE",
+    "t4_history": "TABLE AS SELECT",
+    "t5_history": "TABLE AS SELECT",
+    "t8": "MERGE",
+}
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 SOURCE = """
       - name: {table}
@@ -99,6 +123,12 @@ class TestSharedSession:
         )
         arrives("(3, '@ z', null, 2, 'U', 2)")
         run_dbt(["build"])
+        self.check(project)
+        self.act_by_hand(project)
+        run_dbt(["build"])
+        self.check(project)
+
+    def check(self, project: Any) -> None:
         for table in TABLES:
             living = " where _cdc_deleted_at is null" if table in WITHOUT_HISTORY else ""
             assert rows(project, f"select id, a from {{s}}.{table}{living} order by id") == [
@@ -106,3 +136,29 @@ class TestSharedSession:
                 (3, table),
                 (4, table),
             ], table
+            if table not in WITHOUT_HISTORY:
+                versions = f"select id, a, _seq, _seq_end from {{s}}.{table}_history order by 1, 3"
+                assert rows(project, versions) == [
+                    (1, table, 1, 11),
+                    (1, f"{table} b", 11, None),
+                    (2, table, 2, 13),
+                    (3, f"{table} z", 2, 3),
+                    (3, table, 3, None),
+                    (4, table, 12, None),
+                ], table
+
+    def act_by_hand(self, project: Any) -> None:
+        """What makes the checkpoint void, whatever the session had."""
+        schema = project.test_schema
+        project.run_sql(f"reset {METADATA}")
+        project.run_sql(f"alter table {schema}.t4_history rename to {schema}.renamed")
+        for name, statement in BY_HAND.items():
+            table = f"{schema}.{name}"
+            if name in LEFT:
+                left = json.dumps({"cdc": table, "read_to": 2, "operation": LEFT[name]})
+                escaped = left.replace("{", "{{").replace("}", "}}")
+                project.run_sql(f"set {METADATA}={escaped}")
+            project.run_sql(statement.replace("{t}", table).replace("{s}", schema))
+            project.run_sql(f"reset {METADATA}")
+            newest = rows(project, f"describe history {{s}}.{name} limit 1")
+            assert bool(newest[0][-2]) == (name in LEFT), newest

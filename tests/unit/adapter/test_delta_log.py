@@ -136,6 +136,21 @@ def test_a_query_has_to_tell(tmp_path: Path, actions: list[dict[str, Any]]) -> N
     assert appended(tmp_path, 0, "batch", 1) is None
 
 
+def test_deleted_rows_are_none_that_were_appended(tmp_path: Path) -> None:
+    deletion = {"commitInfo": {"operation": "DELETE", "txnId": "x"}}
+    rest = [{"remove": {"dataChange": True}}, added(1, 1, deletionVector={"storageType": "u"})]
+    commit(tmp_path, 0, added(1, 4))
+    commit(tmp_path, 1, deletion, *rest)
+    assert appended(tmp_path, 0, "batch", 4) == (None, 0, 1, None)
+    commit(tmp_path, 2, {"commitInfo": {"operation": "TRUNCATE"}}, {"remove": {"dataChange": True}})
+    commit(tmp_path, 3, added(4, 4))
+    assert appended(tmp_path, 0, "batch", 4) == (None, 0, 3, 4)
+    # Among them may be the one that was appended.
+    commit(tmp_path, 4, deletion, *rest)
+    assert appended(tmp_path, 0, "batch", 4) is None
+    assert appended(tmp_path, 3, "batch", 4) == (None, 0, 4, None)
+
+
 def test_a_gap_in_the_log_has_to_be_asked_for(tmp_path: Path) -> None:
     commit(tmp_path, 0, info())
     commit(tmp_path, 2, added(2, 2))

@@ -49,8 +49,10 @@ ALTER TABLE ONLY shop.customers
     ADD CONSTRAINT customers_pkey PRIMARY KEY (id) INCLUDE (name);
 CREATE TABLE shop.lines (a int, b smallint, c text, PRIMARY KEY (b, a)) PARTITION BY RANGE (a);
 CREATE TABLE shop.lines_1 PARTITION OF shop.lines FOR VALUES FROM (1) TO (2);
-CREATE TABLE shop.lines_2 (a int, b smallint NOT NULL, c text);
-ALTER TABLE ONLY shop.lines ATTACH PARTITION shop.lines_2 FOR VALUES FROM (2) TO (3);
+CREATE TABLE shop."The ""2"" lines" (a int, b smallint NOT NULL, c text) PARTITION BY RANGE (b);
+CREATE TABLE shop."line's" (a int, b smallint NOT NULL, c text);
+ALTER TABLE ONLY shop.lines ATTACH PARTITION shop."The ""2"" lines" FOR VALUES FROM (2) TO (3);
+ALTER TABLE ONLY shop."The ""2"" lines" ATTACH PARTITION shop."line's" DEFAULT;
 CREATE TABLE log (line text);
 """
 MYSQL = """\
@@ -246,7 +248,13 @@ def test_a_dump_of_postgresql(folder: Path) -> None:
         "tags": "string",
     }
     assert "# _seq is left out" in (folder / "shop/models/sources/shop__customers.yml").read_text()
-    assert source(folder, "lines")["keys"] == ["b", "a"]
+    lines = source(folder, "lines")
+    assert lines["keys"] == ["b", "a"]
+    assert lines["where"] == "_table in ('lines', 'line\\'s', 'lines_1')"
+    assert "where" not in declared
+    (note,) = [note for table in told["tables"] for note in table["notes"] if "partition" in note]
+    assert "name the partition (shop.line's, shop.lines_1), not shop.lines: where lists" in note
+    assert "publish_via_partition_root" in note
     assert source(folder, "log")["keys"] == []
     assert (folder / "shop/landing/log/.gitkeep").exists()
 
@@ -269,15 +277,23 @@ def test_a_dump_of_mysql(folder: Path) -> None:
 
 
 def test_one_raw_table_for_all_names_the_tables(folder: Path) -> None:
-    made("--ddl", "dump.sql", "--format", "debezium", "--raw-table", "k.all", "--key", "log=none")
-    assert source(folder, "lines")["source_table"] == "shop.lines"
+    told = made(
+        *("--ddl", "dump.sql", "--format", "debezium", "--raw-table", "k.all", "--key", "log=none")
+    )
+    assert source(folder, "customers")["source_table"] == "shop.customers"
+    # The one where Debezium's publication names the table, the others where it does not.
+    named = ["shop.lines", "shop.line's", "shop.lines_1"]
+    assert source(folder, "lines")["source_table"] == named
+    assert [[n for n in t["notes"] if "source_table lists" in n] != [] for t in told["tables"]] == [
+        *(False, True, False)
+    ]
     assert source(folder, "log")["source_table"] == "log"
 
 
 class Cursor:
     """What psycopg's connection and cursor do here."""
 
-    rows: tuple[tuple[str, str, str, str, int], ...] = ()
+    rows: tuple[tuple[str, str, str, str, int, list[str]], ...] = ()
 
     def __enter__(self) -> Cursor:
         return self
@@ -291,7 +307,7 @@ class Cursor:
     def execute(self, _: str) -> Cursor:
         return self
 
-    def fetchall(self) -> list[tuple[str, str, str, str, int]]:
+    def fetchall(self) -> list[tuple[str, str, str, str, int, list[str]]]:
         return list(self.rows)
 
 
@@ -304,12 +320,14 @@ def test_a_database_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         Cursor,
         "rows",
         [
-            ("public", "lines", "b", "numeric(12,2)", -1),
-            ("public", "lines", "y", "integer", 1),
-            ("public", "lines", "x", "bigint", 0),
+            ("public", "lines", "b", "numeric(12,2)", -1, ["old.lines_1"]),
+            ("public", "lines", "y", "integer", 1, ["old.lines_1"]),
+            ("public", "lines", "x", "bigint", 0, ["old.lines_1"]),
         ],
     )
-    made("--postgres", "--format", "wal2json_v2")
+    told = made("--postgres", "--format", "wal2json_v2", "--raw-table", "raw.{table}")
+    (note,) = [note for note in told["tables"][0]["notes"] if "partition" in note]
+    assert "(old.lines_1), not public.lines: write the changes of all partitions to its" in note
     declared = source(folder, "lines")
     assert (declared["source"], declared["keys"]) == ("shop", ["x", "y"])
     assert declared["columns"] == {"b": "decimal(12,2)", "y": "int", "x": "bigint"}

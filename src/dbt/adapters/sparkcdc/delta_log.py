@@ -28,6 +28,8 @@ LARGE_FILE_BYTES = 64 * 1024**2
 MOST_SMALL_FILES = 50
 # Before so many commits of maintenance a write is not looked for.
 MOST_MAINTENANCE = 20
+# Operations that leave other rows as they are, in other files perhaps.
+DELETIONS = frozenset(["DELETE", "TRUNCATE"])
 # Reading more commits than these takes longer than a query.
 MOST_COMMITS_READ = 200
 
@@ -176,7 +178,7 @@ def appended(
         The largest value of the column, None without a new row; the number of rows; the version
         that this was read at; the smallest value of all that was appended. Where that one does not
         lie after `after`, the first two miss some rows. None where only a query can tell: rows were
-        changed, or a file has no statistics.
+        changed or new ones deleted, or a file has no statistics.
     """
     try:
         log = folder / "_delta_log"
@@ -185,31 +187,35 @@ def appended(
             return None
         largest, smallest, rows = None, None, 0
         for number in range(version + 1, newest + 1):
-            with (log / f"{number:020}.json").open(encoding="utf-8") as lines:
-                for line in lines:
-                    action = json.loads(line)
-                    if "metaData" in action or action.get("remove", {}).get("dataChange"):
-                        return None
-                    added = action.get("add")
-                    if added is None or not added["dataChange"]:
-                        continue
-                    known = json.loads(added["stats"])
-                    least, most = known["minValues"][column], known["maxValues"][column]
-                    if (
-                        type(least) is not int
-                        or type(most) is not int
-                        or added.get("deletionVector")
-                    ):
-                        return None
-                    if known["nullCount"][column]:
-                        return None
-                    smallest = least if smallest is None else min(smallest, least)
-                    if least > after:
-                        largest = most if largest is None else max(largest, most)
-                        rows += known["numRecords"]
+            text = (log / f"{number:020}.json").read_text(encoding="utf-8")
+            actions = [json.loads(line) for line in text.split("\n") if line]
+            # What is left of a file whose rows were deleted was there before. Rows of this window
+            # can be among the deleted ones where some were appended already.
+            if smallest is None and any(_is_deletion(action) for action in actions):
+                continue
+            for action in actions:
+                if "metaData" in action or action.get("remove", {}).get("dataChange"):
+                    return None
+                added = action.get("add")
+                if added is None or not added["dataChange"]:
+                    continue
+                known = json.loads(added["stats"])
+                least, most = known["minValues"][column], known["maxValues"][column]
+                if type(least) is not int or type(most) is not int or added.get("deletionVector"):
+                    return None
+                if known["nullCount"][column]:
+                    return None
+                smallest = least if smallest is None else min(smallest, least)
+                if least > after:
+                    largest = most if largest is None else max(largest, most)
+                    rows += known["numRecords"]
         return largest, rows, newest, smallest
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _is_deletion(action: Mapping[str, Any]) -> bool:
+    return "commitInfo" in action and action["commitInfo"].get("operation") in DELETIONS
 
 
 def first_change(folder: Path, wanted: int) -> int | None:
