@@ -107,6 +107,12 @@ class Connector:
         )
         (folder / "connector.json").write_text(json.dumps(config))
 
+    def __enter__(self) -> Connector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         """Starts the process, and waits until the connector's task runs."""
         java = [str(find_java().home / "bin" / "java"), "-Xmx512m", "-XX:TieredStopAtLevel=1"]
