@@ -222,7 +222,10 @@
 
 {#- Debezium writes a date with a zone, `2020-02-29Z`, which Spark does not read (`time.precision.mode: isostring`). -#}
 {% macro _date_text(d, text, type) -%}
-    {{ return("if(length(" ~ text ~ ") = 11, rtrim('Z', " ~ text ~ "), " ~ text ~ ")" if d.format == "debezium" and type == "date" else text) }}
+    {%- if d.format != "debezium" or type != "date" -%}
+        {{ return(text) }}
+    {%- endif -%}
+    {{ return("if(length(" ~ text ~ ") = 11, rtrim('Z', " ~ text ~ "), " ~ text ~ ")") }}
 {%- endmacro %}
 
 

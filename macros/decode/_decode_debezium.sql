@@ -282,7 +282,7 @@ from opened_messages
         "commit_version"] -%}
         {%- do n.update({field: "try_cast(__cdc_event.source." ~ field ~ " as bigint)"}) -%}
     {%- endfor -%}
-    {#- Rows of PostgreSQL's incremental snapshots have their lsn in the sequence alone: `["22371240","22372032"]`, `[null,"22360552"]`. -#}
+    {#- Rows of PostgreSQL's incremental snapshots have their lsn in the sequence alone, `["22371240","22372032"]`. -#}
     {%- set part = "try_cast(split_part(__cdc_event.source.sequence, '\"', {}) as bigint)" -%}
     {%- do n.update({"lsn": "coalesce(" ~ n.lsn ~ ", " ~ part.format(-2) ~ ")"}) -%}
     {%- set order = "coalesce(try_cast(__cdc_event.total_order as bigint), 0L)" -%}
