@@ -456,7 +456,10 @@ def _delta_cdf(record: Any) -> list[Change] | None:
 
 DELTA_CDF_COLUMNS = ("_commit_version", "_commit_timestamp")
 
-_CONNECTORS = (("lsn",), ("sequence",), ("file", "pos"), ("commit_lsn",), ("scn",), ("ts_ms", "ord"))
+_CONNECTORS = (
+    *(("lsn",), ("sequence",), ("file", "pos"), ("commit_lsn",), ("scn",)),
+    ("ts_ms", "ord"),
+)
 _OUTER = ("", "payload.", "value.", "value.payload.")
 
 FORMATS: dict[str, Format] = {
