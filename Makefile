@@ -24,7 +24,7 @@ help:
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
-	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka; pages in Chromium"
+	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka, Debezium; pages in Chromium"
 	@echo "make browser  the report and the documentation in Chromium, a part of make e2e"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   fixes what the linters can fix"

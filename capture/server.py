@@ -100,13 +100,14 @@ def server_settings(directory: Path, known: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def running_server(programs: Path) -> Iterator[str]:
+def running_server(programs: Path, port: int | None = None) -> Iterator[str]:
     """Make a new database cluster, run it, and remove it at the end.
 
-    Only a socket in the cluster's own directory is listened on, so no port has to be free.
+    Without a port only a socket in the cluster's own directory is listened on.
 
     Args:
         programs: The directory of PostgreSQL's programs.
+        port: Port of 127.0.0.1 to listen on too, for clients that know no sockets.
 
     Yields:
         The connection string.
@@ -127,10 +128,12 @@ def running_server(programs: Path) -> Iterator[str]:
         _run(*initdb, "--encoding=UTF8", "--no-locale", "--no-sync", cwd=directory)
         with (data / "postgresql.conf").open("a") as settings:
             settings.write(server_settings(directory, known_settings(programs)))
+            if port:
+                settings.write(f"listen_addresses = '127.0.0.1'\nport = {port}\n")
         _run(*control, "start", cwd=directory)
         yield (
             f"host={directory} user=postgres dbname=postgres client_encoding=utf8 "
-            "options='-c timezone=UTC -c datestyle=ISO'"
+            f"options='-c timezone=UTC -c datestyle=ISO'{f' port={port}' if port else ''}"
         )
     finally:
         if (data / "postmaster.pid").exists():

@@ -226,7 +226,7 @@
 {% macro _moment(d, text, type, name) -%}
     {%- set encoding = d.encodings.get(name) -%}
     {%- if encoding == "iso" or (not encoding and d.format != "debezium") -%}
-        {{ return(cdc._moment_of_text(text, type)) }}
+        {{ return(cdc._moment_of_text(cdc._date_text(d, text, type), type)) }}
     {%- elif encoding -%}
         {{ return(cdc._moment_of_micros(cdc._epoch_micros(text, encoding), type)) }}
     {%- endif -%}
@@ -240,9 +240,18 @@
         end
     {%- endset -%}
     case
-        when {{ number }} is null then {{ cdc._moment_of_text(text, type) }}
+        when {{ number }} is null then {{ cdc._moment_of_text(cdc._date_text(d, text, type), type) }}
         else get(transform(array({{ micros }}), micros -> {{ cdc._moment_of_micros("micros", type) }}), 0)
     end
+{%- endmacro %}
+
+
+{#- Debezium writes a date with a zone, `2020-02-29Z`, which Spark does not read (`time.precision.mode: isostring`). -#}
+{% macro _date_text(d, text, type) -%}
+    {%- if d.format != "debezium" or type != "date" -%}
+        {{ return(text) }}
+    {%- endif -%}
+    {{ return("if(length(" ~ text ~ ") = 11, rtrim('Z', " ~ text ~ "), " ~ text ~ ")") }}
 {%- endmacro %}
 
 

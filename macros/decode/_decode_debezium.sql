@@ -282,11 +282,14 @@ from opened_messages
         "commit_version"] -%}
         {%- do n.update({field: "try_cast(__cdc_event.source." ~ field ~ " as bigint)"}) -%}
     {%- endfor -%}
+    {#- Rows of PostgreSQL's incremental snapshots have their lsn in the sequence alone, `["22371240","22372032"]`. -#}
+    {%- set part = "try_cast(split_part(__cdc_event.source.sequence, '\"', {}) as bigint)" -%}
+    {%- do n.update({"lsn": "coalesce(" ~ n.lsn ~ ", " ~ part.format(-2) ~ ")"}) -%}
     {%- set order = "coalesce(try_cast(__cdc_event.total_order as bigint), 0L)" -%}
     {%- set file = cdc._binlog_file("__cdc_event.source.file") -%}
     case
         when {{ n.lsn }} is not null then array(
-            coalesce(try_cast(split_part(__cdc_event.source.sequence, '"', 2) as bigint), {{ n.lsn }}), {{ n.lsn }}, {{ order }}
+            coalesce({{ part.format(2) }}, {{ n.lsn }}), {{ n.lsn }}, {{ order }}
         )
         when {{ file }} is not null and {{ n.pos }} is not null
             then array({{ file }}, {{ n.pos }}, coalesce({{ n.row }}, 0L), {{ order }})

@@ -103,6 +103,7 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
         declaration["landed"] = True
         if found.format == "debezium" and set(sample.beside) >= MESSAGES:
             declaration |= KEYS_OF_MESSAGES
+        declaration |= _landed_as(sample, found, table)
     elif not found.operation and _is_text(sample) and found.format in AS_TEXT:
         declaration["payload"] = sample.payload or "value"
     if found.operation:
@@ -124,6 +125,22 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     columns = tuple(Column(name, types[name]) for name in types if name not in left_out | unfit)
     is_open = declaration.get("sequence_by") == TODO
     return Proposal(_config(sample, table, system, declaration, columns), notes, is_open)
+
+
+def _landed_as(sample: Sample, found: Recognised, table: str) -> dict[str, str]:
+    """What selects the events of a table whose name alone does not: of another name or topic."""
+    if not table or not sample.rows:
+        return {}
+    names: dict[str, set[str]] = {}
+    for record, row in zip(sample.records, sample.rows, strict=True):
+        for change in FORMATS[found.format].changes(record):
+            names.setdefault(str(row["_table"]), set()).add(change.table)
+    own = [name for name, tables in names.items() if table in tables]
+    if own == [identifier_of(table.rpartition(".")[2])] and names[own[0]] == {table}:
+        return {}
+    listed = ", ".join("'" + name.replace("\\", r"\\").replace("'", r"\'") + "'" for name in own)
+    where = f"_table = {listed}" if len(own) == 1 else f"_table in ({listed})"
+    return {"where": where, "source_table": table}
 
 
 def _is_text(sample: Sample) -> bool:

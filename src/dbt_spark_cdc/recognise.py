@@ -121,7 +121,8 @@ def recognise(sample: Sample) -> Recognised | None:
     """
     found = []
     for name, known in FORMATS.items():
-        read = [_read(known.reader, record) for record in sample.records]
+        records = _with_keys(sample) if name == "debezium" else sample.records
+        read = [_read(known.reader, record) for record in records]
         fitting = [changes for changes in read if changes is not None]
         share = len(fitting) / len(read)
         if share >= ENOUGH:
@@ -139,6 +140,14 @@ def recognise(sample: Sample) -> Recognised | None:
         reasons.append("none of them changes a row")
     sure = "sure" if share > 0.95 and changes and not others else "likely"
     return Recognised(name, share, sure, reasons, changes)
+
+
+def _with_keys(sample: Sample) -> list[Any]:
+    """Events of messages, which name the key of their row beside them."""
+    if sample.payload != "value" or "key" not in sample.beside or not sample.rows:
+        return sample.records
+    pairs = zip(sample.records, sample.rows, strict=True)
+    return [{"key": row.get("key"), "value": record} for record, row in pairs]
 
 
 def _read(reader: Reader, record: Any) -> list[Change] | None:
@@ -447,7 +456,10 @@ def _delta_cdf(record: Any) -> list[Change] | None:
 
 DELTA_CDF_COLUMNS = ("_commit_version", "_commit_timestamp")
 
-_CONNECTORS = (("lsn",), ("file", "pos"), ("commit_lsn",), ("scn",), ("ts_ms", "ord"))
+_CONNECTORS = (
+    *(("lsn",), ("sequence",), ("file", "pos"), ("commit_lsn",), ("scn",)),
+    ("ts_ms", "ord"),
+)
 _OUTER = ("", "payload.", "value.", "value.payload.")
 
 FORMATS: dict[str, Format] = {

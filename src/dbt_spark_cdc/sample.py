@@ -43,6 +43,7 @@ class Sample:
         types: Spark types of columns, where the file or table knows them.
         payload: Column that the records were found in as JSON text; empty: they are columns.
         beside: The other columns of the table that has this one.
+        rows: The rows of that table that the records stand in.
         notes: What was strange about it.
         by_line: Whether each record stands on a line of its own.
         reader: Options by which Spark reads the file as these columns.
@@ -54,6 +55,7 @@ class Sample:
     types: Mapping[str, str] = field(default_factory=dict)
     payload: str = ""
     beside: tuple[str, ...] = ()
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     by_line: bool = True
     reader: Mapping[str, str] = field(default_factory=dict)
@@ -98,17 +100,28 @@ def unfolded(sample: Sample) -> Sample:
     if sample.kind == "json":
         return sample
     names = dict.fromkeys(name for row in sample.records for name in row)
-    for name in names:
-        texts = [row.get(name) for row in sample.records]
-        texts = [text for text in texts if isinstance(text, str) and text.lstrip()[:1] == "{"]
-        if len(texts) < len(sample.records) / 2:
+    # The key of a message, which stands before its value, is JSON as well.
+    for name in sorted(names, key=lambda name: name != "value"):
+        rows = [row for row in sample.records if _is_object(row.get(name))]
+        if len(rows) < len(sample.records) / 2:
             continue
-        events = [event for event in map(_json_or_none, texts) if isinstance(event, dict)]
+        read = [(_json_or_none(row[name]), row) for row in rows]
+        found = [(event, row) for event, row in read if isinstance(event, dict)]
         # A few bad lines are what a raw table may hold.
-        if len(events) >= len(texts) / 2:
-            beside = tuple(other for other in names if other != name)
-            return replace(sample, records=events, types={}, payload=name, beside=beside)
+        if len(found) >= len(rows) / 2:
+            return replace(
+                sample,
+                records=[event for event, _ in found],
+                types={},
+                payload=name,
+                beside=tuple(other for other in names if other != name),
+                rows=[row for _, row in found],
+            )
     return sample
+
+
+def _is_object(text: Any) -> bool:
+    return isinstance(text, str) and text.lstrip()[:1] == "{"
 
 
 def _newest(folder: Path) -> Path:

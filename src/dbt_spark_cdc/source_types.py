@@ -95,6 +95,8 @@ _DEBEZIUM_LOGICAL = {
     "io.debezium.time.NanoTimestamp": "timestamp_ntz",
     "org.apache.kafka.connect.data.Timestamp": "timestamp_ntz",
     "io.debezium.time.ZonedTimestamp": "timestamp",
+    "io.debezium.time.IsoDate": "date",
+    "io.debezium.time.IsoTimestamp": "timestamp_ntz",
     "io.debezium.time.Year": "int",
     # Since midnight, in the unit of their name.
     "io.debezium.time.Time": "int",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -155,7 +156,8 @@ class KafkaClient:
         parameters = GatewayParameters(port=port_of_java, auto_convert=True)
         self.gateway = JavaGateway(gateway_parameters=parameters)
         self.jvm = self.gateway.jvm
-        known = {"bootstrap.servers": f"127.0.0.1:{port}", "max.block.ms": "180000"}
+        self.known = {"bootstrap.servers": f"127.0.0.1:{port}"}
+        known = self.known | {"max.block.ms": "180000"}
         self.admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(
             self._properties(known)
         )
@@ -216,6 +218,33 @@ class KafkaClient:
         for future in self.futures:
             future.get()
         self.futures.clear()
+
+    def received(self, pattern: str) -> list[tuple[str, str | None, str | None, dict[str, str]]]:
+        """All messages of the topics that match: topic, key, value and headers, as text."""
+        strings = "org.apache.kafka.common.serialization.StringDeserializer"
+        known = self.known | {"key.deserializer": strings, "value.deserializer": strings}
+        java = self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer(self._properties(known))
+        try:
+            parts = [
+                self.jvm.org.apache.kafka.common.TopicPartition(topic, part.partition())
+                for topic, infos in java.listTopics().items()
+                if re.fullmatch(pattern, topic)
+                for part in infos
+            ]
+            java.assign(parts)
+            java.seekToBeginning(parts)
+            ends = java.endOffsets(parts)
+            found = []
+            while any(java.position(part) < ends[part] for part in parts):
+                records = java.poll(self.jvm.java.time.Duration.ofSeconds(1)).iterator()
+                while records.hasNext():
+                    record = records.next()
+                    sent = record.headers().toArray()
+                    headers = {one.key(): bytes(one.value()).decode() for one in sent}
+                    found.append((record.topic(), record.key(), record.value(), headers))
+            return found
+        finally:
+            java.close()
 
     def close(self) -> None:
         """Ends the JVM."""

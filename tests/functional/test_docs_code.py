@@ -219,6 +219,17 @@ NOT_RUN = {
     "docs/kafka.md: server_side_parameters:": "tests/e2e/test_topics.py has a broker",
     "docs/kafka.md: sources:": "tests/e2e/test_topics.py declares such tables",
     "docs/kafka.md: - name: items": "tests/e2e/test_topics.py declares such tables",
+    **{
+        f"docs/debezium.md: {code}": "tests/e2e/test_debezium.py runs it on a server"
+        for code in (
+            "create role debezium with login replication password '...';",
+            "{",
+            "{ (2)",
+            "create user debezium identified by '...';",
+            "insert into public.debezium_signal",
+        )
+    },
+    "docs/debezium.md: sources:": "tests/e2e/test_debezium.py declares such tables",
     "docs/keys.md: known = spark.read.parquet(path)  # None before the first ru": (
         "tests/unit/keys does this with DataFrames"
     ),

@@ -568,6 +568,41 @@ def test_a_table_of_landed_messages_has_their_keys(tmp_path):
     assert "payload" not in found
 
 
+def test_landed_messages_are_selected_by_topic_and_table(tmp_path):
+    """The message key names the key; a topic may be named otherwise than its table."""
+
+    def event(table: str, **row: object) -> str:
+        source = {"schema": "public", "table": table, "lsn": 1, "ts_ms": 1}
+        return json.dumps({"op": "c", "before": None, "after": row, "source": source})
+
+    rows = [
+        ("Odd_Table", '{"Nr": 1}', event("Odd Table", other=1, Nr=1)),
+        ("Odd_Table", None, event("Odd Table", other=1, Nr=2)),
+        ("all", '{"id": 1}', event("items", id=1)),
+        ("all", '{"id": 1}', event("all", id=1)),
+        ("o'r\\s", '{"id": 1}', event("o'r\\s", id=1)),
+        ("plain", '{"id": 1}', event("plain", id=1)),
+    ]
+    names = ("_file", "_row", "_batch", "_problem", "topic", "headers")
+    columns = {name: ["x"] * len(rows) for name in names}
+    for number, name in enumerate(("_table", "key", "value")):
+        columns[name] = [row[number] for row in rows]
+    parquet.write_table(pa.table(columns), tmp_path / "raw.parquet")
+    printed = yaml.safe_load(run(tmp_path / "raw.parquet", "--yaml"))
+    [source] = printed["sources"]
+    found = {}
+    for table in source["tables"]:
+        cdc = table["config"]["meta"]["cdc"]
+        found[table["name"]] = (cdc["keys"], cdc.get("where"), cdc.get("source_table"))
+    assert found == {
+        "odd_table": (["Nr"], "_table = 'Odd_Table'", "public.Odd Table"),
+        "items": (["id"], "_table = 'all'", "public.items"),
+        "all": (["id"], "_table = 'all'", "public.all"),
+        "o_r_s": (["id"], r"_table = 'o\'r\\s'", r"public.o'r\s"),
+        "plain": (["id"], None, None),
+    }
+
+
 @pytest.mark.parametrize("layout", ["lines", "array", "pretty", "joined", "gzip", "marked"])
 def test_json_is_read_in_every_layout(tmp_path, layout):
     events = FORMATS["wal2json_v2"][0]

@@ -246,8 +246,8 @@ read_events as (
         end as __cdc_before,
         coalesce(__cdc_event.is_whole, false) as __cdc_is_whole,
         case
-            when try_cast(__cdc_event.source.lsn as bigint) is not null then array(
-                coalesce(try_cast(split_part(__cdc_event.source.sequence, '"', 2) as bigint), try_cast(__cdc_event.source.lsn as bigint)), try_cast(__cdc_event.source.lsn as bigint), coalesce(try_cast(__cdc_event.total_order as bigint), 0L)
+            when coalesce(try_cast(__cdc_event.source.lsn as bigint), try_cast(split_part(__cdc_event.source.sequence, '"', -2) as bigint)) is not null then array(
+                coalesce(try_cast(split_part(__cdc_event.source.sequence, '"', 2) as bigint), coalesce(try_cast(__cdc_event.source.lsn as bigint), try_cast(split_part(__cdc_event.source.sequence, '"', -2) as bigint))), coalesce(try_cast(__cdc_event.source.lsn as bigint), try_cast(split_part(__cdc_event.source.sequence, '"', -2) as bigint)), coalesce(try_cast(__cdc_event.total_order as bigint), 0L)
             )
             when try_cast(substring_index(__cdc_event.source.file, '.', -1) as bigint) is not null and try_cast(__cdc_event.source.pos as bigint) is not null
                 then array(try_cast(substring_index(__cdc_event.source.file, '.', -1) as bigint), try_cast(__cdc_event.source.pos as bigint), coalesce(try_cast(__cdc_event.source.row as bigint), 0L), coalesce(try_cast(__cdc_event.total_order as bigint), 0L))
