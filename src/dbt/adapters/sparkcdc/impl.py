@@ -558,6 +558,8 @@ class SparkCdcAdapter(SparkAdapter):
 
     def _delta_metadata(self, table: str) -> Any:
         """The metadata of a Delta table's newest version; None where Spark must be asked."""
+        if self.config.credentials.remote:  # Delta's classes are in the server
+            return None
         folder = self._delta_folder(table)
         if folder is None or not (folder / "_delta_log").is_dir():
             return None
@@ -797,15 +799,28 @@ class SparkCdcAdapter(SparkAdapter):
     def _delta_folder(self, name: str) -> Path | None:
         folders = self.connections.get_thread_connection().handle.folders
         if name not in folders:
+            location = self._delta_location(name)
+            folders[name] = None if location is None else local_folder(location)
+        return folders[name]
+
+    def _delta_location(self, name: str) -> str | None:
+        """Where a Delta table is, if this machine can know."""
+        spark = self.connections.get_thread_connection().handle.spark
+        if hasattr(spark, "_jsparkSession"):
             table = self._catalog_table(name)
             is_delta = table is not None and provider_of(table) == "delta"
             location = table.storage().locationUri() if is_delta else None
-            folders[name] = (
-                local_folder(location.get().toString())
-                if location and location.isDefined()
-                else None
-            )
-        return folders[name]
+            return location.get().toString() if location and location.isDefined() else None
+        if not self.config.credentials.shared_files:
+            return None
+        from pyspark.errors import AnalysisException
+
+        # A session of a server has no catalog to ask: only a statement tells.
+        try:
+            detail = spark.sql(f"describe detail {name}").collect()[0]
+        except AnalysisException:  # none of this name, or a view
+            return None
+        return str(detail["location"]) if detail["format"] == "delta" else None
 
     def _catalog_table(self, name: str) -> Any:
         """What the session's own catalog tells of a table or view, without reading it."""
