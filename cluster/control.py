@@ -160,6 +160,8 @@ def restart(folder: Folder, name: str) -> Process:
         fresh = _start_one(folder, known.options, name, _secrets(folder))
         all_of_them = [fresh if process.name == name else process for process in known.processes]
         processes.write(folder.processes, asdict(known.options), all_of_them)
+        if port := known.options.ports().get(name):
+            processes.wait_for(fresh, port, folder.log(name))
         return fresh
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from dbt.adapters.sparkcdc import remote
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
+from dbt_common.exceptions import DbtRuntimeError
 
 URL = "sc://spark:15002"
 
@@ -100,3 +102,22 @@ def test_chains_that_go_round_end() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
     assert remote.what_ended(credentials(), one) is None
+
+
+def test_what_macros_call_says_that_the_server_is_gone() -> None:
+    """Questions to a session that are no statements of dbt's."""
+    adapter = SparkCdcAdapter.__new__(SparkCdcAdapter)
+    adapter.config = SimpleNamespace(credentials=credentials())
+
+    def asked(error: Exception) -> Any:
+        raise error
+
+    adapter.connections = SimpleNamespace(
+        get_thread_connection=lambda: asked(Grpc("UNAVAILABLE")),
+    )
+    with pytest.raises(DbtRuntimeError, match="does not answer"):
+        adapter.is_there("shop.orders")
+    adapter.connections.get_thread_connection = lambda: asked(ValueError("its own"))
+    with pytest.raises(ValueError, match="its own"):
+        adapter.is_there("shop.orders")
+    assert {"is_there", "make_step"} <= SparkCdcAdapter._available_

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from threading import RLock
@@ -19,7 +20,7 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import erasure, steps, types
+from dbt.adapters.sparkcdc import erasure, remote, steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
@@ -88,6 +89,23 @@ def _as_dict(settings: Any) -> dict[str, str]:
     return dict(pair.split(" -> ", 1) for pair in pairs if pair)
 
 
+def _worded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Has a method say in our words that the server is what failed."""
+
+    @wraps(method)
+    def run(self: SparkCdcAdapter, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except DbtRuntimeError:
+            raise
+        except Exception as exc:
+            if ended := remote.what_ended(self.config.credentials, exc):
+                raise DbtRuntimeError(ended) from exc
+            raise
+
+    return run
+
+
 def _is_one_model(select: Sequence[str] | None) -> bool:
     """Whether `--select` names one model and nothing around it."""
     return len(select or []) == 1 and str(select[0]).replace("_", "").isalnum()  # type: ignore[index]
@@ -132,7 +150,12 @@ class SparkCdcAdapter(SparkAdapter):
         """
         handle = self.connections.get_thread_connection().handle
         handle.columns.clear()
-        run_model(handle.spark, parsed_model, compiled_code, self.project)
+        try:
+            run_model(handle.spark, parsed_model, compiled_code, self.project)
+        except DbtRuntimeError as exc:
+            if ended := remote.what_ended(self.config.credentials, exc):
+                raise DbtRuntimeError(ended) from exc
+            raise
         return AdapterResponse(_message="OK")
 
     @available
@@ -875,3 +898,9 @@ class SparkCdcAdapter(SparkAdapter):
         if "table_type=ICEBERG," in information:  # under a Hive catalog its provider reads `hive`
             information += "\nProvider: iceberg"
         return schema, name, information
+
+
+# Macros call them; what they ask of a session is no statement that dbt knows.
+for _name, _method in list(vars(SparkCdcAdapter).items()):
+    if getattr(_method, "_is_available_", False):
+        setattr(SparkCdcAdapter, _name, _worded(_method))

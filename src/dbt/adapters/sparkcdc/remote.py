@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ def connect(creds: SparkCdcCredentials) -> SparkSession:
     Returns:
         The session. Its statements wait as long, and survive a channel that breaks.
     """
+    # gRPC would write to the terminal what its errors say too.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from pyspark.sql import SparkSession
 
     # Connect has no newSession(): each create() dials a session of its own.
