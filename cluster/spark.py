@@ -16,7 +16,7 @@ import pyspark
 from dbt.adapters.sparkcdc import jars, private
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
-from dbt.adapters.sparkcdc.settings import launch_settings
+from dbt.adapters.sparkcdc.settings import LONG_RUN, launch_settings
 from dbt.adapters.sparkcdc.submit import as_properties
 
 from cluster.metastore import DATABASE, USER
@@ -36,6 +36,8 @@ SERVERS = ("connect", "thrift")
 DAEMON_MEMORY = "192m"
 # Executors of the Thrift server: the others are the Connect server's, which builds.
 THRIFT_CORES = 1
+# As in the embedded session, with the collector that takes the least memory.
+JAVA = ["-XX:+UseSerialGC", *LONG_RUN]
 # What Java needs beside the heap, as Spark counts it.
 OVERHEAD = "384m"
 
@@ -86,7 +88,7 @@ def _settings(folder: Folder, options: Options) -> dict[str, str]:
             "spark.executor.extraClassPath": path,
             "spark.executor.cores": "1",
             "spark.executor.memory": options.executor_memory,
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Duser.timezone=UTC",
+            "spark.executor.extraJavaOptions": " ".join([*JAVA, "-Duser.timezone=UTC"]),
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(options.connect),
             # Clients show what went wrong, and dbt only the message of it.
@@ -107,7 +109,7 @@ def _settings(folder: Folder, options: Options) -> dict[str, str]:
         warehouse=folder.warehouse,
         spark_log=folder.log("spark"),
         jars=found,
-        java_options=["-XX:+UseSerialGC"],
+        java_options=JAVA,
     )
     # The metastore is in hive-site.xml, and each server has its own memory.
     for name in ("spark.hadoop.javax.jdo.option.ConnectionURL", "spark.driver.memory"):

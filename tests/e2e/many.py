@@ -38,7 +38,13 @@ many:
       schema: many
       threads: 4
       quick_start: false
-      server_side_parameters: {spark.driver.memory: 2g, spark.sql.shuffle.partitions: 2}
+      server_side_parameters:
+        spark.driver.memory: 2g
+        <<: &small
+          spark.sql.shuffle.partitions: 1
+          spark.sql.codegen.wholeStage: false
+          spark.sql.codegen.factoryMode: NO_CODEGEN
+          spark.sql.adaptive.enabled: false
     connect:
       type: sparkcdc
       schema: many
@@ -47,6 +53,7 @@ many:
       shared_files: "{{ env_var('CDC_SHARED_FILES', 'False') | as_native }}"
       reconnect_seconds: 5
       threads: 4
+      server_side_parameters: *small
     thrift:
       type: spark
       method: thrift
@@ -235,7 +242,7 @@ class Many:
             [sys.executable, "-c", "from dbt.cli.main import cli; cli()", *arguments],
             cwd=self.folder,
             env=os.environ
-            | {"DBT_PROFILES_DIR": str(self.folder)}
+            | {"DBT_PROFILES_DIR": str(self.folder), "PYTHONFAULTHANDLER": "1"}
             | self.environment
             | environment,
             stdout=subprocess.PIPE,

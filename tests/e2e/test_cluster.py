@@ -34,7 +34,7 @@ from cluster.options import Folder, Options, Problem
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = int(os.environ.get("TABLES", "65"))
 # Those of the tests in which something breaks.
-FEW = 4
+FEW = int(os.environ.get("FEW", "6"))
 IDLE_SECONDS = 3
 PATIENCE = 60
 
@@ -240,6 +240,7 @@ def test_the_shop_has_the_rows_of_an_embedded_build(cluster: Running, tmp_path: 
             (shop / part).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / part, shop / part)
         landing = shop / "landing"
+        places = {"cdc_landing": str(landing), "cdc_truth": str(ROOT / "data" / "truth")}
         rest = [file for batch in others for file in batch]
         steps = [first, rest] if target == "connect" else [first + rest]
         for step in steps:
@@ -250,7 +251,7 @@ def test_the_shop_has_the_rows_of_an_embedded_build(cluster: Running, tmp_path: 
                 [
                     *(sys.executable, "-c", "from dbt.cli.main import cli; cli()", "build"),
                     *("--target", target, "--threads", "4", *options),
-                    *("--vars", f"{{cdc_landing: {landing}}}"),
+                    *("--vars", json.dumps(places)),
                 ],
                 cwd=shop,
                 env=os.environ

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
@@ -57,6 +57,49 @@ def connect(creds: SparkCdcCredentials) -> SparkSession:
     _gone.discard(str(creds.remote))
     _be_patient(spark, _attempts(creds))
     return spark
+
+
+def is_remote(spark: Any) -> bool:
+    """Whether a session is one of a server, and not of this process's Java."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def read_settings(spark: SparkSession, names: Iterable[str]) -> dict[str, str | None]:
+    """Reads settings of a session in one call.
+
+    Args:
+        spark: The session.
+        names: Their names.
+
+    Returns:
+        Values by name, with Spark's own defaults; None where there is neither.
+    """
+    from pyspark.sql.connect.proto import ConfigRequest, KeyValue
+
+    session: Any = spark
+    pairs = [KeyValue(key=name) for name in names]
+    ask = ConfigRequest.Operation(get_with_default=ConfigRequest.GetWithDefault(pairs=pairs))
+    return dict(session.client.config(ask).pairs)
+
+
+def change_settings(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    """Changes settings of a session, in a call for what is set and one for what is unset.
+
+    Args:
+        spark: The session.
+        settings: Values by name; None unsets.
+    """
+    from pyspark.sql.connect.proto import ConfigRequest, KeyValue
+
+    session: Any = spark
+    wanted = [KeyValue(key=k, value=v) for k, v in settings.items() if v is not None]
+    unwanted = [name for name, value in settings.items() if value is None]
+    if wanted:
+        change = ConfigRequest.Operation(set=ConfigRequest.Set(pairs=wanted))
+        session.client.config(change)
+    if unwanted:
+        change = ConfigRequest.Operation(unset=ConfigRequest.Unset(keys=unwanted))
+        session.client.config(change)
 
 
 def hang_up(spark: SparkSession) -> None:
