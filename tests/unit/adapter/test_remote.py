@@ -65,6 +65,7 @@ def after(cause: Exception, error: Exception) -> Exception:
         (Grpc("UNAVAILABLE", "Ssl handshake failed"), {"token": "hush"}, "speaks no TLS"),
         (Spark("INVALID_HANDLE.SESSION_NOT_FOUND"), {}, "does not know this session"),
         (Spark("INVALID_HANDLE.SESSION_CHANGED"), {}, "does not know this session"),
+        (Exception(f"{remote.STOPPED}.\nIt was created at"), {}, "is ending, or has lost"),
     ],
 )
 def test_what_ended_is_told_apart(error: Exception, given: dict[str, str], told: str) -> None:

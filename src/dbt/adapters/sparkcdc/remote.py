@@ -22,6 +22,7 @@ ONCE_MORE = 1
 
 # Of a session that the server does not know any more, as after a restart.
 FORGOTTEN = ("INVALID_HANDLE.SESSION_", "INVALID_HANDLE.OPERATION_ABANDONED")
+STOPPED = "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext"
 
 # Servers that did not answer in time: the nodes of a build do not wait for them one by one.
 _gone: set[str] = set()
@@ -170,6 +171,11 @@ def what_ended(creds: SparkCdcCredentials, exc: BaseException) -> str | None:
             f"{where} {wrong}. Set `token` in the profile to the server's, "
             "spark.connect.authenticate.token or SPARK_CONNECT_AUTHENTICATE_TOKEN there, from an "
             "environment variable: \"{{ env_var('DBT_ENV_SECRET_CDC_TOKEN') }}\"."
+        )
+    if any(STOPPED in str(error) for error in errors):
+        return (
+            f"{where} is ending, or has lost its cluster: it runs no statements any more. Start it "
+            "again. What was committed stays: start dbt again, and the build goes on from there."
         )
     if "UNAVAILABLE" not in codes:
         return None
