@@ -16,7 +16,7 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test bench soak conformance browser browser-tests e2e lint format docs package capture lock clean distclean java spark
+.PHONY: help build test bench soak conformance browser browser-tests e2e cluster-up cluster-down lint format docs package capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka, Debezium; pages in Chromium"
+	@echo "make cluster-up   a Spark cluster of this machine for --target connect and thrift; make cluster-down stops it"
 	@echo "make browser  the report and the documentation in Chromium, a part of make e2e"
 	@echo "make lint     SQL, macros and Python: style and types"
 	@echo "make format   fixes what the linters can fix"
@@ -58,6 +59,13 @@ browser-tests: java $(E2E_INSTALLED)
 
 e2e: java $(E2E_INSTALLED)
 	@$(E2E)/bin/python -m pytest tests/e2e -rs
+
+cluster-up: java $(E2E_INSTALLED)
+	@$(E2E)/bin/python -m cluster up
+
+# It must work where nothing can be installed.
+cluster-down:
+	@$(E2E)/bin/python -m cluster down
 
 lint: $(INSTALLED)
 	@$(BIN)/sqlfluff lint --disable-progress-bar $(SQL)

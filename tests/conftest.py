@@ -21,6 +21,9 @@ SMALL = {
     "spark.sql.adaptive.enabled": False,
 }
 
+# A Spark Connect server that `tests/e2e/test_cluster.py` runs some of the tests on.
+REMOTE = os.environ.get("CDC_TEST_REMOTE")
+
 # The second table format that raw events come in.
 ICEBERG = {"spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"}
 
@@ -54,6 +57,14 @@ def iceberg() -> Path:
 @pytest.fixture(scope="session")
 def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
     """What the profiles of all tests say."""
+    if REMOTE:
+        return SparkCdcCredentials(
+            schema="default",
+            warehouse=str(warehouse),
+            remote=REMOTE,
+            token=os.environ.get("CDC_TEST_TOKEN"),
+            shared_files=True,
+        )
     return SparkCdcCredentials(
         schema="default",
         warehouse=str(warehouse),
@@ -73,6 +84,15 @@ def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
 @pytest.fixture(scope="class")
 def dbt_profile_target(credentials: SparkCdcCredentials) -> dict[str, Any]:
     """Target of the dbt projects that tests make; dbt's fixtures add a schema for each class."""
+    if REMOTE:
+        return {
+            "type": "sparkcdc",
+            "threads": 2,
+            "remote": REMOTE,
+            "token": credentials.token,
+            "shared_files": True,
+            "server_side_parameters": SMALL,
+        }
     return {
         "type": "sparkcdc",
         "threads": 2,

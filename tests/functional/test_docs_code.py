@@ -205,6 +205,7 @@ NOT_RUN = {
     "README.md: my_profile:": "the profile of the tests, whose tables are elsewhere",
     "CONTRIBUTING.md: packages.yml": "tests/functional/test_integration_project.py installs one",
     "docs/adapter.md: profiles.yml": "the profile of the tests, whose tables are elsewhere",
+    "docs/cluster.md: profiles.yml": "servers elsewhere; tests/e2e/test_cluster.py has its own",
     "docs/batch.md: create or replace view stg_shop__customers as with raw_event": (
         "shortened; tests/rendered/sql has the whole statements"
     ),

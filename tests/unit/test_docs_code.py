@@ -25,6 +25,7 @@ from jinja2 import Environment, nodes
 from sqlfluff.core import FluffConfig, Linter
 
 from bench import at_scale
+from cluster.__main__ import main as cluster
 from dbt_spark_cdc.charts import read_declaration
 from dbt_spark_cdc.cli import main as cdc
 from tests.functional import test_docs_code as running
@@ -77,6 +78,9 @@ def command_problem(words: list[str]) -> str:
         if name == "cdc":
             if arguments:  # without any it shows its help
                 parsed(cdc, arguments)
+            return ""
+        if arguments[:2] == ["-m", "cluster"]:
+            parsed(cluster, arguments[2:])
             return ""
     except click.exceptions.Exit as exc:  # the help, which ends well
         return "" if exc.exit_code == 0 else str(exc)

@@ -22,7 +22,7 @@ from tests.functional.scenarios import (
     shrink,
 )
 
-SCENARIOS = 2_000
+SCENARIOS = int(os.environ.get("SCENARIOS", "2000"))
 SOAK_SCENARIOS = 10_000
 SOAK_MINUTES = float(os.environ.get("MINUTES", "0"))
 

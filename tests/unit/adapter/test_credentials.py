@@ -25,6 +25,8 @@ def test_only_a_schema_is_needed() -> None:
         ({"database": "other"}, "Leave `database` out"),
         ({"method": "thrift"}, "use `type: spark`"),
         ({"token": "hush"}, "a `token` and no `remote`"),
+        ({"shared_files": True}, "`shared_files` and no `remote`"),
+        ({"reconnect_seconds": -1}, "a time, 0 or more"),
     ],
 )
 def test_what_cannot_be_is_told_with_the_way_out(given: dict[str, Any], told: str) -> None:

@@ -127,3 +127,19 @@ def test_partitions() -> None:
         r"((`area` = 'a\'b' and `year` = 1) or (`area` is null and `year` = 2))"
     )
     assert steps.partition_condition(rows.slice(0, 0)) == "(false)"
+
+
+def test_rows_of_a_server_are_copied_as_they_are() -> None:
+    """Java writes lists inside lists without offsets; counting the bytes of such rows crashes."""
+    nothing = pa.py_buffer(b"")
+    texts = pa.Array.from_buffers(pa.string(), 0, [None, nothing, nothing])
+    inner = pa.Array.from_buffers(pa.list_(pa.string()), 0, [None, nothing], children=[texts])
+    offsets = pa.py_buffer(b"\0\0\0\0" * 3)
+    kind = pa.list_(pa.list_(pa.string()))
+    column = pa.Array.from_buffers(kind, 2, [None, offsets], children=[inner])
+    rows = steps.with_all_buffers(pa.table({"events": column, "id": [1, 2]}))
+    assert rows.to_pylist() == [{"events": [], "id": 1}, {"events": [], "id": 2}]
+    nested = rows["events"].chunk(0).values
+    assert all(part.buffers()[1].size >= 4 for part in (nested, nested.values))
+    empty = rows.slice(0, 0)
+    assert steps.with_all_buffers(empty).schema == empty.schema

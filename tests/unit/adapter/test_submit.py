@@ -4,7 +4,7 @@ import os
 import stat
 
 import pytest
-from dbt.adapters.sparkcdc.submit import ARGUMENTS, submitted
+from dbt.adapters.sparkcdc.submit import ARGUMENTS, as_properties, submitted
 
 
 def test_settings_are_in_a_file_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +23,7 @@ def test_the_users_own_arguments_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         assert os.environ[ARGUMENTS].endswith(" --verbose pyspark-shell")
         raise ZeroDivisionError
     assert os.environ[ARGUMENTS] == "--verbose pyspark-shell"
+
+
+def test_what_a_file_of_properties_takes_for_its_own_is_escaped() -> None:
+    assert as_properties({"a.b": "x y", "c": "=:#\\\n"}) == "a.b x\\ y\nc \\=\\:\\#\\\\\\n\n"

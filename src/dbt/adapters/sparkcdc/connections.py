@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
+from dbt.adapters.sparkcdc import remote
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
@@ -42,7 +43,10 @@ class Handle:
         return Cursor(self.spark)
 
     def cancel(self) -> None:
-        self.spark.interruptAll()
+        if hasattr(self.spark, "_jsparkSession"):
+            self.spark.interruptAll()
+        else:
+            remote.interrupt(self.spark)
 
     def rollback(self) -> None:
         """Spark has no transactions; each Delta commit stands by itself."""
@@ -84,7 +88,8 @@ class SparkCdcConnectionManager(SparkConnectionManager):
             raise
         except Exception as exc:
             connection = self.get_thread_connection()
-            if ended := end_of_java(connection.credentials, exc):
+            creds = connection.credentials
+            if ended := end_of_java(creds, exc) or remote.what_ended(creds, exc):
                 raise DbtDatabaseError(ended) from exc
             spark = connection.handle.spark
             raise DbtDatabaseError(changes_that_are_gone(spark, sql) or message_of(exc)) from exc

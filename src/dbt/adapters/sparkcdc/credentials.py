@@ -24,6 +24,9 @@ class SparkCdcCredentials(Credentials):
         remote: Spark Connect URL (`sc://host:port`); without it Spark runs inside dbt's process.
             A `token` in it is moved to that field, so that the URL can be shown.
         token: Bearer token of the Spark Connect server. No message, log or `dbt debug` shows it.
+        shared_files: Whether the server's files, `file:/...`, are on this machine too, at the same
+            paths: the adapter then reads what it can from the logs of tables.
+        reconnect_seconds: How long a statement waits for a server that does not answer.
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
         log_statements: Whether a build records in target/cdc_statements.jsonl what each SQL
@@ -38,6 +41,8 @@ class SparkCdcCredentials(Credentials):
     spark_log: str = "logs/spark.log"
     remote: str | None = None
     token: str | None = field(default=None, repr=False)
+    shared_files: bool = False
+    reconnect_seconds: int = 60
     quick_start: bool | None = None
     log_statements: bool = False
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
@@ -75,6 +80,17 @@ class SparkCdcCredentials(Credentials):
                 "sc://host:port`, the Spark Connect server that it is for, or leave it out."
             )
 
+        if self.shared_files and not self.remote:
+            raise DbtRuntimeError(
+                "The profile of type sparkcdc has `shared_files` and no `remote`: add `remote: "
+                "sc://host:port`, the Spark Connect server whose files are meant, or leave it out."
+            )
+        if self.reconnect_seconds < 0:
+            raise DbtRuntimeError(
+                f"The profile of type sparkcdc has `reconnect_seconds: {self.reconnect_seconds}`: "
+                "it is a time, 0 or more."
+            )
+
     @property
     def address(self) -> str:
         """The url that Spark Connect is reached at, with the token: not to be shown."""
@@ -94,7 +110,7 @@ class SparkCdcCredentials(Credentials):
         return self.remote or self.warehouse
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "warehouse", "spark_log", "remote", "method")
+        return ("schema", "warehouse", "spark_log", "remote", "shared_files", "method")
 
     def anchor(self, folder: str | Path) -> None:
         """Makes the paths absolute, so that the working directory no longer matters.

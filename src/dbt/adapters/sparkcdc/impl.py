@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from threading import RLock
@@ -19,7 +20,7 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import erasure, steps, types
+from dbt.adapters.sparkcdc import erasure, remote, steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
@@ -88,6 +89,23 @@ def _as_dict(settings: Any) -> dict[str, str]:
     return dict(pair.split(" -> ", 1) for pair in pairs if pair)
 
 
+def _worded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Has a method say in our words that the server is what failed."""
+
+    @wraps(method)
+    def run(self: SparkCdcAdapter, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except DbtRuntimeError:
+            raise
+        except Exception as exc:
+            if ended := remote.what_ended(self.config.credentials, exc):
+                raise DbtRuntimeError(ended) from exc
+            raise
+
+    return run
+
+
 def _is_one_model(select: Sequence[str] | None) -> bool:
     """Whether `--select` names one model and nothing around it."""
     return len(select or []) == 1 and str(select[0]).replace("_", "").isalnum()  # type: ignore[index]
@@ -132,7 +150,12 @@ class SparkCdcAdapter(SparkAdapter):
         """
         handle = self.connections.get_thread_connection().handle
         handle.columns.clear()
-        run_model(handle.spark, parsed_model, compiled_code, self.project)
+        try:
+            run_model(handle.spark, parsed_model, compiled_code, self.project)
+        except DbtRuntimeError as exc:
+            if ended := remote.what_ended(self.config.credentials, exc):
+                raise DbtRuntimeError(ended) from exc
+            raise
         return AdapterResponse(_message="OK")
 
     @available
@@ -558,6 +581,8 @@ class SparkCdcAdapter(SparkAdapter):
 
     def _delta_metadata(self, table: str) -> Any:
         """The metadata of a Delta table's newest version; None where Spark must be asked."""
+        if self.config.credentials.remote:  # Delta's classes are in the server
+            return None
         folder = self._delta_folder(table)
         if folder is None or not (folder / "_delta_log").is_dir():
             return None
@@ -797,15 +822,28 @@ class SparkCdcAdapter(SparkAdapter):
     def _delta_folder(self, name: str) -> Path | None:
         folders = self.connections.get_thread_connection().handle.folders
         if name not in folders:
+            location = self._delta_location(name)
+            folders[name] = None if location is None else local_folder(location)
+        return folders[name]
+
+    def _delta_location(self, name: str) -> str | None:
+        """Where a Delta table is, if this machine can know."""
+        spark = self.connections.get_thread_connection().handle.spark
+        if hasattr(spark, "_jsparkSession"):
             table = self._catalog_table(name)
             is_delta = table is not None and provider_of(table) == "delta"
             location = table.storage().locationUri() if is_delta else None
-            folders[name] = (
-                local_folder(location.get().toString())
-                if location and location.isDefined()
-                else None
-            )
-        return folders[name]
+            return location.get().toString() if location and location.isDefined() else None
+        if not self.config.credentials.shared_files:
+            return None
+        from pyspark.errors import AnalysisException
+
+        # A session of a server has no catalog to ask: only a statement tells.
+        try:
+            detail = spark.sql(f"describe detail {name}").collect()[0]
+        except AnalysisException:  # none of this name, or a view
+            return None
+        return str(detail["location"]) if detail["format"] == "delta" else None
 
     def _catalog_table(self, name: str) -> Any:
         """What the session's own catalog tells of a table or view, without reading it."""
@@ -860,3 +898,9 @@ class SparkCdcAdapter(SparkAdapter):
         if "table_type=ICEBERG," in information:  # under a Hive catalog its provider reads `hive`
             information += "\nProvider: iceberg"
         return schema, name, information
+
+
+# Macros call them; what they ask of a session is no statement that dbt knows.
+for _name, _method in list(vars(SparkCdcAdapter).items()):
+    if getattr(_method, "_is_available_", False):
+        setattr(SparkCdcAdapter, _name, _worded(_method))

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbt.adapters.sparkcdc import archive, jars, metastore, private
+from dbt.adapters.sparkcdc import archive, jars, metastore, private, remote
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
@@ -89,7 +89,7 @@ def close_session(spark: SparkSession) -> None:
     """
     if spark in _remote:
         _remote.discard(spark)
-        spark.stop()
+        remote.hang_up(spark)
 
 
 def warm_up(creds: SparkCdcCredentials, *, record: bool = False, brief: bool = False) -> None:
@@ -155,6 +155,7 @@ def stop() -> None:
     global _root
     for spark in list(_remote):
         close_session(spark)
+    remote.forget()
     with _lock:
         root, _root = _root, None
     if root is not None:
@@ -214,26 +215,18 @@ def _local_root(creds: SparkCdcCredentials, record: bool = False, brief: bool = 
 
 
 def _open_remote(creds: SparkCdcCredentials) -> SparkSession:
-    from pyspark.sql import SparkSession
-
     _quiet()
     try:
-        # Connect has no newSession(): each create() dials a session of its own.
-        builder = SparkSession.builder.config(map=dict(creds.server_side_parameters))
-        spark = builder.remote(creds.address).create()
+        spark = remote.connect(creds)
     except Exception as exc:
         raise DbtRuntimeError(
-            f"Spark Connect at {creds.remote} cannot be used: {_without(creds.token, exc)}\n"
+            remote.what_ended(creds, exc)
+            or f"Spark Connect at {creds.remote} cannot be used: "
+            f"{remote.without_token(creds, message_of(exc))}\n"
             "Check that the server runs, and that `pip install 'pyspark[connect]'` is done."
         ) from exc
     _remote.add(spark)
     return spark
-
-
-def _without(token: str | None, exc: Exception) -> str:
-    """The message of an error, which may quote the url."""
-    message = message_of(exc)
-    return message.replace(token, "***") if token else message
 
 
 def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dbt.adapters.sparkcdc import remote
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,6 +28,10 @@ def scoped(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
         spark: The session, which nothing else uses meanwhile.
         settings: Settings by name.
     """
+    if remote.is_remote(spark):
+        with _scoped_on_server(spark, settings):
+            yield
+        return
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():
@@ -37,3 +43,17 @@ def scoped(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, former)
+
+
+@contextmanager
+def _scoped_on_server(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """As `scoped`, with few calls: each goes to the server and back."""
+    if not settings:
+        yield
+        return
+    before = remote.read_settings(spark, settings)
+    try:
+        remote.change_settings(spark, settings)
+        yield
+    finally:
+        remote.change_settings(spark, before)

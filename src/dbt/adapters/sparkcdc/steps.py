@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from dbt.adapters.sparkcdc import remote
 from dbt.adapters.sparkcdc.cursor import literal, quoted
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -58,8 +59,23 @@ def keep(spark: SparkSession, name: str, frame: DataFrame, few: bool) -> Step:
     """
     frame = _with_nulls(frame) if few else frame
     rows = frame.toArrow() if few else None
+    if rows is not None and remote.is_remote(spark):
+        rows = with_all_buffers(rows)
     kept = frame.localCheckpoint() if rows is None else spark.createDataFrame(rows, frame.schema)
     return show(spark, name, kept, rows)
+
+
+def with_all_buffers(rows: pa.Table) -> pa.Table:
+    """Copies rows that came from a server.
+
+    Java writes no offsets for a list inside a list where there are none. Arrow reads them where it
+    counts bytes, as a session of a server does before it sends rows back, and the process crashes.
+
+    Args:
+        rows: The rows.
+    """
+    # What is put together of two parts is copied, with all offsets.
+    return pa.concat_tables([rows, rows.slice(0, 0)]).combine_chunks()
 
 
 def _with_nulls(frame: DataFrame) -> DataFrame:

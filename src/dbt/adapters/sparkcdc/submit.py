@@ -26,9 +26,7 @@ def submitted(settings: Mapping[str, str]) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix="dbt-spark-cdc-", suffix=".properties")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(
-                f"{_escaped(key)} {_escaped(value)}\n" for key, value in settings.items()
-            )
+            file.write(as_properties(settings))
         ours = ["--load-spark-defaults", "--properties-file", name]
         os.environ[ARGUMENTS] = f"{shlex.join(ours)} {before or 'pyspark-shell'}"
         yield Path(name)
@@ -38,6 +36,15 @@ def submitted(settings: Mapping[str, str]) -> Iterator[Path]:
             os.environ.pop(ARGUMENTS, None)
         else:
             os.environ[ARGUMENTS] = before
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """Returns settings as a file of Java properties.
+
+    Args:
+        settings: Spark settings by name.
+    """
+    return "".join(f"{_escaped(key)} {_escaped(value)}\n" for key, value in settings.items())
 
 
 def _escaped(text: str) -> str:
