@@ -13,6 +13,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -360,10 +361,12 @@ class TestAnyLife:
         lives = rounds = 0
 
         def tell(text: str) -> None:
+            # With several processes only this one of their outputs arrives.
             with capsys.disabled():
-                print(text, flush=True)
+                print(text, file=sys.stderr, flush=True)
 
         while not lives or (time.monotonic() < end and not SEED and len(failures) < ENOUGH):
+            tell(f"SEED={first + lives} begins")
             life = Life(project, spark, first + lives, tell)
             for number in range(ROUNDS):
                 if number >= FEWEST_ROUNDS and time.monotonic() > end and not SEED:

@@ -28,7 +28,7 @@ BY_HAND = {
     "t5_history": "create or replace table {t} using delta as select * from {t} where id = 1",
     "t6": "truncate table {t}",
     "t7": "restore table {t} to version as of 0",
-    "t8": "update {t} set a = 'mine'",
+    "t8": "delete from {t} where id = 1",
 }
 # Those whose user acts while the session still has a checkpoint of the table, as it does after a
 # build that created it last, or whose merge failed; and what that checkpoint was made for.
