@@ -146,10 +146,10 @@ snapshot_events as (
 {%- endmacro %}
 
 
-{#- What a checkpoint says of the snapshot that a table starts from. -#}
+{#- What a checkpoint says of the snapshot that a table starts from: which copy it is, where that can be told, and what it was declared as. -#}
 {% macro _bootstrap_position(d) -%}
     {%- set copy = cdc._bootstrap_of(d, d.relation) -%}
-    {{ return({"bootstrap": cdc._table_id(copy | string)} if copy else {}) }}
+    {{ return({"bootstrap": [cdc._table_id(copy | string), cdc._bootstrap_mark(d)]} if copy else {}) }}
 {%- endmacro %}
 
 

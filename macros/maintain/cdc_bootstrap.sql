@@ -125,8 +125,8 @@
         {%- if name | lower in ["_cdc_position", "_cdc_time", "_cdc_row", "_cdc_part", "_cdc_declared"] -%}
             {%- do plan.problems.append(at ~ ": the snapshot has a column `" ~ name ~ "`, a name that its copy needs. Read a view that gives it"
                 ~ " another one.") -%}
-        {%- elif name | lower not in mapped and not modules.re.search("[ ,;{}()\n\t=]", name) -%}
-            {#- What Delta does not take as a name cannot be declared either. -#}
+        {%- elif name | lower not in mapped and not modules.re.search("^__cdc_|[ ,;{}()\n\t=]", name) -%}
+            {#- Delta does not take other names, nor can they be declared. -#}
             {%- do selected.append((cdc._quoted(name) if type != "void" else "cast(null as string)") ~ " as " ~ cdc._quoted(name)) -%}
         {%- endif -%}
     {%- endfor -%}
@@ -140,7 +140,7 @@
                     ~ " columns (" ~ (types.keys() | join(", ")) ~ "). Spark says: " ~ wrong) -%}
             {%- else -%}
                 {%- set type = cdc._column_types("select (" ~ expression ~ "\n) as value from " ~ snapshot).value -%}
-                {%- do selected.append((expression if type != "void" else "cast(null as string)") ~ "\n as " ~ cdc._quoted(column.name)) -%}
+                {%- do selected.append(("(" ~ expression ~ "\n)" if type != "void" else "cast(null as string)") ~ " as " ~ cdc._quoted(column.name)) -%}
             {%- endif -%}
         {%- elif not former and column in d.columns -%}
             {%- do plan.problems.append(at ~ ": the snapshot has no " ~ ("key " if column.name in d.key_columns) ~ "column `" ~ column.name
@@ -162,7 +162,7 @@
         stream=stream,
         position=position,
         stream_from=stream_from,
-        is_value=not plan.problems and cdc._query_problem("select " ~ position) is none,
+        is_value=not plan.problems and cdc._is_value(position),
         query="select " ~ (selected | join(", ")) ~ ", " ~ position ~ " as _cdc_position, monotonically_increasing_id() as _cdc_row,"
             ~ " 'row' as _cdc_part, cast(null as string) as _cdc_declared from " ~ snapshot,
         names=types.keys() | list + mapped.keys() | list
@@ -352,6 +352,22 @@
 
 {% macro sparkcdc__query_problem(query) -%}
     {{ return(adapter.query_problem(query)) }}
+{%- endmacro %}
+
+
+{#- Whether an expression reads no column. Where only running it tells, it may. -#}
+{% macro _is_value(expression) -%}
+    {{ return(adapter.dispatch("is_value", "cdc")(expression)) }}
+{%- endmacro %}
+
+
+{% macro default__is_value(expression) -%}
+    {{ return(false) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__is_value(expression) -%}
+    {{ return(adapter.query_problem("select " ~ expression) is none) }}
 {%- endmacro %}
 
 
