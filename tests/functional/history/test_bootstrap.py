@@ -258,7 +258,6 @@ sources:
               sequence_by: [day, nr]
               apply_as_deletes: "false"
               arrival: batch
-              insert_only: true
               history: false
               bootstrap:
                 from: "{{ target.schema }}.visits_export"
@@ -457,7 +456,8 @@ class TestFormats:
         # A type that was too narrow: the rows of the snapshot are read again.
         declared = Path(project.project_root) / "models" / "sources.yml"
         declared.write_text(FORMATS.replace("decimal(10,2)", "decimal(12,3)"))
-        run_dbt(["build", "--full-refresh"])
+        models = ["stg_customers", "customers_final", "bad_customers"]
+        run_dbt(["build", "--full-refresh", "--select", *models])
         assert rows(project, "select count(*) from {s}.bad_customers") == [(0,)]
         worth = rows(project, "select cast(worth as string) from {s}.customers_final where id = 2")
         assert worth == [("1.230",)]
@@ -671,7 +671,7 @@ class TestOperation:
         schema = prepared.test_schema
         copy = f"{schema}.cdc_bootstrap__app_people"
         self.declare(prepared, SOUND)
-        self.arrive(prepared, 1, (1, 9, "D", ""))
+        self.arrive(prepared, 1, (1, 9, "D", ""), (5, 8, "I", "eve"))
         operate(source="app", table="people")
         # As it is between the two commits.
         prepared.run_sql(f"delete from {copy} where _cdc_part = 'position'")
@@ -709,7 +709,7 @@ class TestOperation:
             prepared.run_sql(f"drop table {schema}.{table}")
         self.declare(prepared, None)
         run_dbt(["build"])
-        assert self.names(prepared) == [(4, "dan")]
+        assert self.names(prepared) == [(4, "dan"), (5, "eve")]
         self.declare(prepared, SOUND)
         operate(source="app", table="people")
         build = run_dbt_and_capture(["build"], expect_pass=False)[1]
