@@ -63,7 +63,7 @@
         apply_as_deletes=none,
         apply_as_truncates=none,
         changed_columns=none,
-        arrival="-4611686018427387904" if d.arrival else none,
+        arrival=cdc._before_arrivals() | string if d.arrival else none,
         arrival_overlap=0,
         batch_order=none,
         origin="concat(" ~ cdc._literal("snapshot of " ~ d.table ~ ", row ") ~ ", _cdc_row)",
@@ -72,6 +72,12 @@
         message_key=none,
         old_key=none
     )) }}
+{%- endmacro %}
+
+
+{#- The arrival of the rows of a copy. -#}
+{% macro _before_arrivals() -%}
+    {{ return(-4611686018427387904) }}
 {%- endmacro %}
 
 

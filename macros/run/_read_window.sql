@@ -134,7 +134,8 @@
         {%- set asked = "select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(d, read_from) -%}
         {%- set found = run_query(asked).rows[0] -%}
         {%- if found[0] is not none -%}{%- do cdc._number(found[0], d) -%}{%- endif -%}
-        {%- set raw_rows = found[1] + (cdc._bootstrap_rows(d) if read_from is none else 0) -%}
+        {%- set reads_snapshot = read_from is none or read_from < cdc._before_arrivals() -%}
+        {%- set raw_rows = found[1] + (cdc._bootstrap_rows(d) if reads_snapshot else 0) -%}
         {{ return({"read_from": read_from, "read_to": found[0], "raw_rows": raw_rows, "raw_version": raw_version}) }}
     {%- elif spec.follows or "_arrived" in spec.types -%}
         {%- set newest = run_query("select max(" ~ spec.arrival ~ ") from (" ~ spec.events_sql ~ ") as arrivals where "
