@@ -35,7 +35,8 @@
     {%- set copy = cdc._bootstrap_relation(d) -%}
     {%- if flags.WHICH not in ["compile", "generate", "list", "parse"] and load_relation(copy) is none -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ d.table ~ " starts from a snapshot (`bootstrap`), which has not been taken. Nothing was written. Take it first: dbt run-operation"
+            "cdc: " ~ d.table
+            ~ " starts from a snapshot (`bootstrap`), which has not been taken. Nothing was written. Take it first: dbt run-operation"
             ~ " cdc_bootstrap --args '{source: " ~ d.table.split(".")[0] ~ ", table: " ~ d.table.split(".")[1] ~ "}'"
         ) -%}
     {%- endif -%}
@@ -93,7 +94,8 @@
     {%- do columns.append("_unset") -%}
     {%- for column in d.columns -%}{%- do columns.append(column.name) -%}{%- endfor -%}
     {%- for key in d.key_columns if not d.keyless -%}{%- do columns.append("_old_" ~ key) -%}{%- endfor -%}
-    {%- set problem = "cdc: " ~ bootstrap ~ ", the snapshot that " ~ d.table ~ " starts from, is not complete, or was taken at another position than"
+    {%- set problem = "cdc: " ~ bootstrap ~ ", the snapshot that " ~ d.table
+        ~ " starts from, is not complete, or was taken at another position than"
         ~ " the declared one. If it is not complete, run cdc_bootstrap again. Else declare the position that it was taken at; or, to start"
         ~ " from another snapshot, drop it and what was built of it, and run cdc_bootstrap." -%}
 snapshot_position as (
@@ -152,7 +154,8 @@ snapshot_events as (
 {%- endmacro %}
 
 
-{#- What a checkpoint says of the snapshot that a table starts from: which copy it is, where that can be told, and what it was declared as. -#}
+{#- What a checkpoint says of the snapshot that a table starts from: which copy it is, where that can be told, and what it was
+    declared as. -#}
 {% macro _bootstrap_position(d) -%}
     {%- set copy = cdc._bootstrap_of(d, d.relation) -%}
     {{ return({"bootstrap": [cdc._table_id(copy | string), cdc._bootstrap_mark(d)]} if copy else {}) }}
@@ -176,7 +179,8 @@ snapshot_events as (
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ relation ~ " was built from " ~ ("another snapshot" if checkpoint.get("bootstrap") else "the stream alone")
             ~ ", and " ~ d.table ~ " now starts from " ~ ("the one in " ~ cdc._bootstrap_relation(d) if d.bootstrap else "none")
-            ~ ". Nothing was written. Build it from all events again: dbt build --full-refresh --select " ~ node.name ~ "+" ~ rebuild
+            ~ ". Nothing was written. Build it from all events again: dbt build --full-refresh --select " ~ node.name ~ "+"
+            ~ rebuild
         ) -%}
     {%- endif -%}
 {%- endmacro %}

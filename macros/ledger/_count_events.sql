@@ -82,7 +82,7 @@ cross join erased_counts
 {%- endmacro %}
 
 
-{#- Raw rows that no table shows an event of: what is no change of a row, and what the snapshot covers that the table starts from. -#}
+{#- Raw rows that no table shows an event of: what is no change of a row, and what a snapshot covers. -#}
 {% macro _left_out_events(d) -%}
 select _arrived from decoded_events where _cdc_operation = 'M'
 {%- if cdc._bootstrap_of(d, d.relation) %}

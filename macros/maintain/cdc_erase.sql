@@ -64,8 +64,9 @@
     {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ (" key " if erased.rows | length == 1 else " keys ") ~ verb,
         info=true) -%}
     {%- for part in raw -%}
-        {%- do log("cdc: " ~ part.declaration.relation ~ ": " ~ (part.rows.rows | length) ~ (" rows of the snapshot; what it was copied from holds"
-            ~ " the person, too, and stays as it is" if part.declaration.get("is_bootstrap") else " raw events"), info=true) -%}
+        {%- set what = " rows of the snapshot; what it was copied from holds the person, too, and stays as it is"
+            if part.declaration.get("is_bootstrap") else " raw events" -%}
+        {%- do log("cdc: " ~ part.declaration.relation ~ ": " ~ (part.rows.rows | length) ~ what, info=true) -%}
     {%- endfor -%}
     {%- for table in subject.tables -%}
         {%- do log("cdc: " ~ table.name ~ ": " ~ run_query("select count(*) from " ~ table.relation ~ " as held inner join "
