@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.e2e.test_postgres import KEYS, PROJECT
 database = test_capture.database  # the fixture
 
 EVENTS = 4000
+PART = 20  # transactions that the clients get at a time, while tables are exported
 # Rows of a table without a key have no identity: only the exact position tells which are covered.
 TABLES = [
     *("addresses", "carts", "customers", "order_lines", "orders", "payments", "products", "stock"),
@@ -139,13 +141,21 @@ def test_exported_tables_go_on_from_the_stream(
     since = snapshot.time_before(database.connection)
     database.capture("--create-slot")
     process = database.start()
+    is_exported = threading.Event()
+
+    def work(transactions: list[workload.Transaction]) -> None:
+        for start in range(0, len(transactions), PART):
+            run(database.conninfo, transactions[start : start + PART], CLIENTS)
+            is_exported.wait(0.5)
+
     with ThreadPoolExecutor(1) as pool:
-        clients = pool.submit(run, database.conninfo, rest[: len(rest) * 2 // 3], CLIENTS)
+        clients = pool.submit(work, rest[: len(rest) * 2 // 3])
         until(lambda: list(database.into.glob("customers/*.jsonl")))
         with_slot = [table for table in TABLES if table not in WITHOUT_SLOT]
         by_slot = export_by_slot(database, with_slot, exports)
         by_query = export_by_query(database, WITHOUT_SLOT, exports)
         assert not clients.done()  # changes went on
+        is_exported.set()
         declare(project, {t: by_query if t in WITHOUT_SLOT else by_slot for t in TABLES}, since)
         clients.result()
     command("run", "--select", "landing")
