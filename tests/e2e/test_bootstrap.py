@@ -96,7 +96,8 @@ def declare(project: Path, positions: dict[str, list[Any]], since: str) -> None:
     for table in TABLES:
         files = "{format: csv, path: \"{{ env_var('CDC_EXPORTS') }}/" + table + '"}'
         time, number = positions[table]
-        columns = ", columns: {receipt: unhex(substr(receipt, 3))}" if table == "payments" else ""
+        receipt = ", columns: {receipt: 'unhex(substr(receipt, 3))'}"
+        columns = receipt if table == "payments" else ""
         start = f'{{from: {files}, position: ["{time}", {number}], time: "{time}"{columns}, '
         start += f"stream_from: [\"timestamp '{since}'\", 0]}}"
         text, found = re.subn(
