@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+from dbt_common.exceptions import DbtRuntimeError
 
 from tests.functional.history.tables import FINAL, append, histories, rows
 from tests.functional.oracle import Event, Version
@@ -738,5 +739,5 @@ class TestTaken(Operation):
         schema = prepared.test_schema
         prepared.run_sql(f"drop table {schema}.cdc_bootstrap__app_people")
         run_dbt(["compile"])
-        said = run_dbt_and_capture(["show", "--select", "stg_people"], expect_pass=False)[1]
-        assert "which has not been taken" in said
+        with pytest.raises(DbtRuntimeError, match="which has not been taken"):
+            run_dbt(["show", "--select", "stg_people"])
