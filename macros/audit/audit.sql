@@ -32,8 +32,8 @@ source_counts as (
 ),
 
 control_counts as (
-    select count_if(_cdc_operation = 'M') as events_left_out
-    from decoded_events
+    select count(*) as events_left_out
+    from ({{ cdc._left_out_events(d) }}) as left_out_events
 ),
 
 remembered_events as (

@@ -141,6 +141,7 @@
         "message_key": given.get("message_key"),
         "old_key": given.get("old_key"),
         "unavailable_value": given.get("unavailable_value", "__debezium_unavailable_value"),
+        "bootstrap": cdc._declared_bootstrap(shared, own),
     } -%}
     {%- do declaration.update({"problems": cdc._declaration_problems(declaration, given)}) -%}
     {{ return(declaration) }}

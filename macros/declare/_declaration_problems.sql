@@ -8,7 +8,7 @@
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "changed_columns", "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
         "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
-        "mask", "mask_salt",
+        "mask", "mask_salt", "bootstrap",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -69,6 +69,7 @@
     {%- do problems.extend(cdc._sequence_problems(d, at)) -%}
     {%- do problems.extend(cdc._option_problems(d, given, at)) -%}
     {%- do problems.extend(cdc._expression_problems(d, at)) -%}
+    {%- do problems.extend(cdc._bootstrap_problems(d, at)) -%}
     {%- if d.format == "flagged" and not d.operation and not d.apply_as_deletes -%}
         {%- do problems.append(at ~ "neither `operation` nor `apply_as_deletes`. Name the flag column, or the condition that marks"
             ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}

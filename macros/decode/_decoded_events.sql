@@ -9,7 +9,8 @@
       identified_events  with _event_id; _reason is null for good events
     Where an erasure list is there, the last one holds no event of a listed key: these are in `erased_events`. For a declaration that
     `sees_erased` it holds all.
-    Records that are no change of this table (messages, transaction borders) are left out.
+    Records that are no change of this table (messages, transaction borders) are left out. Where the table starts from a snapshot, the
+    last one holds its rows as well, and `covered_events` what the snapshot covers.
 
     Up to `read_events` the raw table's own columns are there, for the expressions of the declaration. What stands beside them begins with
     __cdc_, but for the struct `_message`.
@@ -26,6 +27,8 @@
     {%- set hashed = cdc._hashed_columns(d) -%}
     {%- set keys = d.key_columns if not d.keyless and not d.traits.columns else [] -%}
     {%- set erasures = none if d.get("sees_erased") else cdc._erasure_list() -%}
+    {%- set bootstrap = cdc._bootstrap_of(d, relation) -%}
+    {%- set last = "all_events" if erasures else "identified_events" -%}
     {%- set given, given_names = [], [] -%}
     {%- for column in hashed -%}
         {%- if cdc._needs_field(d, column) and column not in d.left_out -%}
@@ -171,7 +174,7 @@ typed_events as (
     lateral view outer inline(array(__cdc_typed)) typed as {{ typed_names | join(", ") }}, _unset
 ),
 
-{{ "all_events" if erasures else "identified_events" }} as (
+{{ "stream_events" if bootstrap else last }} as (
     select
         * except (__cdc_problems),
         nullif(__cdc_reasons, '') as _reason,
@@ -187,6 +190,10 @@ typed_events as (
     ) as typed_events
     lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
+{%- if bootstrap %},
+
+{{ cdc._with_bootstrap(d, bootstrap, last) }}
+{%- endif %}
 {%- if erasures %},
 
 {{ cdc._without_erased(d, erasures) }}

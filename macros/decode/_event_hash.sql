@@ -24,6 +24,10 @@
         {%- set column = d.columns | selectattr("name", "equalto", key) | first -%}
         {%- do parts.append(cdc._widest(cdc._quoted("_old_" ~ key), cdc._table_type(column))) -%}
     {%- endfor -%}
+    {%- if d.get("is_bootstrap") and d.keyless -%}
+        {#- Equal rows of a snapshot are as many rows: each has a place of its own. -#}
+        {%- do parts.append("_origin") -%}
+    {%- endif -%}
     {{ return("xxhash64(" ~ (parts | join(", ")) ~ ")") }}
 {%- endmacro %}
 

@@ -63,9 +63,9 @@ cross join lateral (
 {%- endmacro %}
 
 
-{#- Whether a typed raw table may lack a column. -#}
+{#- Whether a typed raw table may lack a column. A snapshot lacks those that were declared after it was taken. -#}
 {% macro _may_be_absent(d, name) -%}
-    {{ return(name in d.renames or name in d.left_out | map(attribute="name") | list) }}
+    {{ return(d.get("is_bootstrap") or name in d.renames or name in d.left_out | map(attribute="name") | list) }}
 {%- endmacro %}
 
 

@@ -19,7 +19,7 @@ carried_columns as (
         cast(null as bigint) as _arrived
 ),
 {%- else -%}
-{{ cdc._decoded_events(d, relation) }},
+{{ cdc._decoded_events(dict(d, bootstrap=none), relation) }},
 
 own_events as (
     select *

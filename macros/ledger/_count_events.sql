@@ -52,8 +52,8 @@ with {{ cdc._decoded_events(d, d.relation) }},
 
 control_counts as (
     select count(*) as left_out
-    from decoded_events
-    where _cdc_operation = 'M' and {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
+    from ({{ cdc._left_out_events(d) }}) as left_out_events
+    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
 ),
 
 bad_counts as (
@@ -78,5 +78,15 @@ from bad_counts
 cross join control_counts
 {%- if cdc._erasure_list() %}
 cross join erased_counts
+{%- endif %}
+{%- endmacro %}
+
+
+{#- Raw rows that no table shows an event of: what is no change of a row, and what a snapshot covers. -#}
+{% macro _left_out_events(d) -%}
+select _arrived from decoded_events where _cdc_operation = 'M'
+{%- if cdc._bootstrap_of(d, d.relation) %}
+union all
+select _arrived from covered_events
 {%- endif %}
 {%- endmacro %}

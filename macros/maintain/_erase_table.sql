@@ -52,7 +52,8 @@
 
 {#- Deletes raw events. A table that only takes appends takes the delete as well, and no other. -#}
 {% macro _erase_raw(d, raw_rows) -%}
-    {%- set done = {"role": "raw", "name": d.table, "relation": d.relation, "rows": 0, "files": 0} -%}
+    {%- set role = "snapshot" if d.get("is_bootstrap") else "raw" -%}
+    {%- set done = {"role": role, "name": d.table, "relation": d.relation, "rows": 0, "files": 0} -%}
     {%- set properties = cdc._table_properties(d.relation) -%}
     {%- if raw_rows.rows | length -%}
         {%- set predicates = [cdc._raw_row_hash(d, "DBT_INTERNAL_DEST") ~ " = DBT_INTERNAL_SOURCE.__cdc_raw_row"] -%}

@@ -7,7 +7,7 @@
     {%- set versions = {} -%}
     {%- set raw_version = {} -%}
     {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] if d.arrival else none -%}
-    {%- for role in ["raw", "tombstones", "history", "final", "changelog"] -%}
+    {%- for role in ["raw", "snapshot", "tombstones", "history", "final", "changelog"] -%}
         {%- for table in done if table.role == role -%}
             {%- set position = {} -%}
             {%- if role in ["history", "final", "changelog"] -%}
@@ -71,7 +71,7 @@
     {%- set relation = cdc._erasures_relation("cdc_erasure_certificates") -%}
     {%- set rows, entries = [], [] -%}
     {%- for table in done -%}
-        {%- set found = adapter.search_files(table.relation, values, none if table.role == "raw" else erased) -%}
+        {%- set found = adapter.search_files(table.relation, values, none if table.role in ["raw", "snapshot"] else erased) -%}
         {%- do entries.append({"role": table.role, "table": table.relation, "rows_removed": table.rows,
             "files_rewritten": table.files,
             "files_removed": table.removed, "files_searched": found.searched, "files_holding": found.holding | length}) -%}

@@ -20,6 +20,12 @@
             ~ " is no Delta table on a disk of this machine, so that neither its rows nor its files can be"
             ~ " removed here. Erase the person there first, by the means of that table, and name a raw table in Delta.") -%}
     {%- endif -%}
+    {%- if d.bootstrap and d.keyless -%}
+        {%- do problems.append(d.table
+            ~ " starts from a snapshot and declares no keys: nothing tells which row of the snapshot a row is. Delete the person's"
+            ~ " rows from " ~ cdc._bootstrap_relation(d) ~ " and from the raw table, build everything again (dbt build --full-refresh),"
+            ~ " and vacuum the tables.") -%}
+    {%- endif -%}
     {%- if subject.named.relation is not none and load_relation(subject.named.relation) is none -%}
         {%- do problems.append(subject.named.name ~ " has not been built. Build it first: dbt build --select +"
             ~ subject.named.name) -%}

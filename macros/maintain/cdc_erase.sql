@@ -41,25 +41,33 @@
         {%- do exceptions.raise_compiler_error("cdc: no row of " ~ subject.named.name ~ " meets the condition. Nothing was written."
             ~ " A key that was erased before stays erased, and has no rows. Name it by `keys` to list one that has none.") -%}
     {%- endif -%}
-    {%- set raw_rows = cdc._step(
-        {"relation": subject.declaration.relation, "is_large": true}, "erased_raw_rows", cdc._erased_raw_rows(subject.declaration, erased),
-        true, scans_table=true
-    ) -%}
-    {%- do cdc._report_erasure(subject, erased, raw_rows, dry_run) -%}
+    {#- The raw table, and the snapshot that the table starts from. -#}
+    {%- set raw = [] -%}
+    {%- for d in [dict(subject.declaration, bootstrap=none)] + cdc._bootstraps(subject.declaration) -%}
+        {%- do raw.append({"declaration": d, "rows": cdc._step(
+            {"relation": d.relation, "is_large": true}, "erased_raw_rows_" ~ loop.index, cdc._erased_raw_rows(d, erased), true,
+            scans_table=true
+        )}) -%}
+    {%- endfor -%}
+    {%- do cdc._report_erasure(subject, erased, raw, dry_run) -%}
     {%- if not dry_run -%}
-        {%- do cdc._erase(subject, erased, raw_rows, unfinished) -%}
+        {%- do cdc._erase(subject, erased, raw, unfinished) -%}
     {%- endif -%}
     {%- do cdc._drop_steps() -%}
 {%- endmacro %}
 
 
 {#- Says what an erasure does, or would do. -#}
-{% macro _report_erasure(subject, erased, raw_rows, dry_run) -%}
+{% macro _report_erasure(subject, erased, raw, dry_run) -%}
     {%- set d = subject.declaration -%}
     {%- set verb = "would be erased" if dry_run else "is erased" if erased.rows | length == 1 else "are erased" -%}
     {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ (" key " if erased.rows | length == 1 else " keys ") ~ verb,
         info=true) -%}
-    {%- do log("cdc: " ~ d.relation ~ ": " ~ (raw_rows.rows | length) ~ " raw events", info=true) -%}
+    {%- for part in raw -%}
+        {%- set what = " rows of the snapshot; what it was copied from holds the person, too, and stays as it is"
+            if part.declaration.get("is_bootstrap") else " raw events" -%}
+        {%- do log("cdc: " ~ part.declaration.relation ~ ": " ~ (part.rows.rows | length) ~ what, info=true) -%}
+    {%- endfor -%}
     {%- for table in subject.tables -%}
         {%- do log("cdc: " ~ table.name ~ ": " ~ run_query("select count(*) from " ~ table.relation ~ " as held inner join "
             ~ erased.relation
@@ -82,14 +90,14 @@
     The erasure. The list comes first: from then on, no event of the keys is decoded, and whatever dies later, the next call finishes. Rows
     go before files, and each table ends with a commit that has its checkpoint.
 -#}
-{% macro _erase(subject, erased, raw_rows, unfinished) -%}
+{% macro _erase(subject, erased, raw, unfinished) -%}
     {%- set d = subject.declaration -%}
     {%- set erasure_id = invocation_id -%}
     {%- set values = cdc._values_of_keys(subject, erased) -%}
     {%- do cdc._list_erased(d, erased, erasure_id) -%}
     {%- do cdc._filter_views(subject) -%}
-    {%- set behind = [] -%}
-    {%- set done = [cdc._erase_raw(d, raw_rows)] -%}
+    {%- set behind, done = [], [] -%}
+    {%- for part in raw -%}{%- do done.append(cdc._erase_raw(part.declaration, part.rows)) -%}{%- endfor -%}
     {%- for table in subject.tables -%}
         {%- if table.role == "final" and d.history
             and cdc._is_behind_history(table) -%}{%- do behind.append(table.name) -%}{%- endif -%}

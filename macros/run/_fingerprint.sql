@@ -99,7 +99,8 @@
     {%- if above is none or declaration is none -%}
         {{ return(none) }}
     {%- elif above.config.materialized == "view" -%}
-        {{ return(cdc._fingerprint(node, [cdc._view_text(above.relation_name), cdc._last_commit(declaration.relation)])) }}
+        {{ return(cdc._fingerprint(node, [cdc._view_text(above.relation_name), cdc._last_commit(declaration.relation)]
+            + cdc._bootstrap_commits(declaration))) }}
     {%- endif -%}
     {{ return(cdc._fingerprint(node, [cdc._last_commit(above.relation_name)])) }}
 {%- endmacro %}
@@ -113,7 +114,8 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set view_text = cdc._view_text(above.relation_name) -%}
-    {%- set raw = [] if view_text is none else [cdc._raw_types(d.relation), cdc._table_id(d.relation)] -%}
+    {%- set raw = [] if view_text is none else [cdc._raw_types(d.relation), cdc._table_id(d.relation)]
+        + cdc._bootstrap_commits(d) -%}
     {{ return(cdc._fingerprint(node, [view_text] + raw) if raw else none) }}
 {%- endmacro %}
 
@@ -161,6 +163,10 @@
     {%- set reads_all = [] if "fingerprint" in checkpoint else [true] -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(model), "declared": cdc._declared_fingerprint(model)} -%}
     {%- set d = cdc._upstream_declaration(model) -%}
+    {%- if d -%}
+        {%- do position.update(cdc._bootstrap_position(d)) -%}
+        {%- do cdc._refuse_other_bootstrap(this, model, d, checkpoint) -%}
+    {%- endif -%}
     {%- if d and d.arrival -%}
         {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation), "raw_version": cdc._raw_version(d)}) -%}
         {%- set own = cdc._own_checkpoint({"relation": this, "rebuild": false}, d, checkpoint, position.raw_id) -%}

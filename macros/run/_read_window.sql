@@ -8,6 +8,10 @@
 {% macro _read_window(spec, checkpoint, node) -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
     {%- set d = none if spec.follows else spec.declaration -%}
+    {%- if d -%}
+        {%- do position.update(cdc._bootstrap_position(d)) -%}
+        {%- do cdc._refuse_other_bootstrap(spec.relation, spec.node, d, {} if spec.rebuild else checkpoint) -%}
+    {%- endif -%}
     {%- if d and d.arrival -%}
         {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
         {%- set checkpoint = cdc._own_checkpoint(spec, d, checkpoint, position.raw_id) -%}
@@ -130,7 +134,9 @@
         {%- set asked = "select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(d, read_from) -%}
         {%- set found = run_query(asked).rows[0] -%}
         {%- if found[0] is not none -%}{%- do cdc._number(found[0], d) -%}{%- endif -%}
-        {{ return({"read_from": read_from, "read_to": found[0], "raw_rows": found[1], "raw_version": raw_version}) }}
+        {%- set reads_snapshot = read_from is none or read_from < cdc._before_arrivals() -%}
+        {%- set raw_rows = found[1] + (cdc._bootstrap_rows(d) if reads_snapshot else 0) -%}
+        {{ return({"read_from": read_from, "read_to": found[0], "raw_rows": raw_rows, "raw_version": raw_version}) }}
     {%- elif spec.follows or "_arrived" in spec.types -%}
         {%- set newest = run_query("select max(" ~ spec.arrival ~ ") from (" ~ spec.events_sql ~ ") as arrivals where "
             ~ cdc._is_new_row(spec.arrival, read_from)).rows[0][0] -%}

@@ -25,7 +25,7 @@ from tests.functional.history.tables import rows
 from tests.pages import ROOT, WORD_FOR_WORD, codes, commands
 
 CODES = {code.key: code for code in codes()}
-SCHEMAS = ("shop", "shop_raw", "cdc_data")
+SCHEMAS = ("shop", "shop_raw", "cdc_data", "crm", "crm_export")
 
 
 class At(NamedTuple):
@@ -62,6 +62,7 @@ FILES = {
     ),
     f"{CHANGES}: - name: customers_changes": At(SOURCES, ("feeds",)),
     f"{CHANGES}: - name: customers": At(SOURCES, ("landed",)),
+    "docs/bootstrap.md: models/sources/crm.yml": At(SOURCES),
     "docs/cli.md: models:": At("models/marts.yml"),
     f"{DECLARED}: sources:": At(
         SOURCES, changed={"name: shop": "name: shop_raw", "name: customers": "name: clients"}
@@ -180,6 +181,7 @@ QUERIES: dict[str, dict[str, str]] = {
 ORDER = [
     "source",
     "show",
+    "cdc_bootstrap",
     "cdc_upgrade",
     "cdc_optimize",
     "cdc_vacuum",
@@ -200,6 +202,7 @@ REPLACED = {
 # Commands that need no more than the project, as far as they print once and end.
 PRINTING = {"doctor", "explain", "metrics", "report", "status"}
 
+TAKEN = "tests/functional/history/test_bootstrap.py takes such snapshots"
 NOT_RUN = {
     "README.md: packages.yml": "a placeholder for the address; the tests install the folder",
     "README.md: my_profile:": "the profile of the tests, whose tables are elsewhere",
@@ -208,6 +211,13 @@ NOT_RUN = {
     "docs/cluster.md: profiles.yml": "servers elsewhere; tests/e2e/test_cluster.py has its own",
     "docs/batch.md: create or replace view stg_shop__customers as with raw_event": (
         "shortened; tests/rendered/sql has the whole statements"
+    ),
+    "docs/bootstrap.md: bootstrap:": TAKEN,
+    "docs/bootstrap.md: bootstrap: (2)": TAKEN,
+    "docs/bootstrap.md: bootstrap: (3)": TAKEN,
+    "docs/bootstrap.md: server_side_parameters:": "needs a database with a password",
+    "docs/bootstrap.md: select least(min(xact_start), clock_timestamp()) - interval": (
+        "PostgreSQL's; tests/e2e/test_bootstrap.py exports at this position"
     ),
     "docs/capture.md: create role cdc_capture with login replication;": (
         "PostgreSQL's; tests/e2e/test_capture.py makes this role"
@@ -261,6 +271,7 @@ HISTORIES = {
 STAGED = {
     "shop": ["orders", "visits", "stock", "renamed"],
     "recipe": ["customers"],
+    "crm": ["accounts"],
     "feeds": ["customers_changes"],
     "shop_raw": ["clients"],
     "landed": ["addresses", "customers"],
@@ -379,6 +390,11 @@ RAW = (
     " as raw (userId, name, city, operation, sequenceNum)",
     f"{{s}}.old_customers using parquet as select * from values (1, 'Ann', {DAY}1')"
     " as raw (customer_id, name, changed_at)",
+    f"crm.accounts using parquet as select * from values (1L, 'old', 'I', 4711, {DAY}1'),"
+    f" (1L, 'Ann', 'U', 4712, {DAY}2')"
+    " as raw (account_id, owner, op, change_number, changed_at)",
+    "crm_export.accounts using parquet as select * from values (1L, 'old'), (2L, 'Bob')"
+    " as export (account_id, owner)",
     "{s}.recipe_customers using parquet as select * from values"
     f" (1, 'Ann', 'I', {DAY}1', {DAY}2'), (1, 'Anna', 'U', {DAY}2', {DAY}2'),"
     f" (2, 'Bob', 'D', {DAY}2', {DAY}2')"
@@ -396,6 +412,7 @@ FIRST: dict[str, Any] = {
     "migrated_history": [(1, "Ann"), (1, "Anna")],
     "visits": [(7, "2026-01-02"), (101, "2026-01-01")],
     "visits_parquet": [(7, "2026-01-02"), (101, "2026-01-01")],
+    "stg_crm__accounts": 3,
     **{f"stg_messages__{name}": GOOD.get(name, 1) for name in MESSAGES},
     "stg_landed__addresses": 1,
     "addresses_keys": 1,
@@ -680,6 +697,8 @@ class TestCodeOfThePages:
         run_dbt(["snapshot", "--select", "customers_snapshot"])
         view = CODES[VIEW].text
         spark.sql(changed(view, {"shop.customers_snapshot": f"{schema}.customers_snapshot"}))
+        snapshots = [words for words in operations() if "cdc_bootstrap" in words]
+        assert self.failing(shop, snapshots) == {}
         run_dbt(["build", "--exclude", later, "customers_snapshot"])
         assert self.found(shop, FIRST) == FIRST
         written = ("/var/lib/node_exporter", str(folder.parent))

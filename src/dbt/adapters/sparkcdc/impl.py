@@ -106,6 +106,12 @@ def _worded(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _in_one_line(error: Exception) -> str:
+    """What Spark says of a statement, without the plan that follows."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line.startswith("[")), lines[-1])
+
+
 def _is_one_model(select: Sequence[str] | None) -> bool:
     """Whether `--select` names one model and nothing around it."""
     return len(select or []) == 1 and str(select[0]).replace("_", "").isalnum()  # type: ignore[index]
@@ -675,8 +681,20 @@ class SparkCdcAdapter(SparkAdapter):
         try:
             self.query_types(sql)
         except DbtRuntimeError as exc:
-            lines = [line.strip() for line in str(exc).splitlines()]
-            return next((line for line in lines if line.startswith("[")), lines[-1])
+            return _in_one_line(exc)
+        return None
+
+    @available.parse_none
+    def attempt(self, sql: str) -> str | None:
+        """Runs a statement; returns why it failed, in one line, or None where it did not.
+
+        Args:
+            sql: The statement.
+        """
+        try:
+            self.execute(sql)
+        except DbtRuntimeError as exc:
+            return _in_one_line(exc)
         return None
 
     @available.parse_none

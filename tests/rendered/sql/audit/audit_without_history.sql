@@ -105,8 +105,8 @@ source_counts as (
 ),
 
 control_counts as (
-    select count_if(_cdc_operation = 'M') as events_left_out
-    from decoded_events
+    select count(*) as events_left_out
+    from (select _arrived from decoded_events where _cdc_operation = 'M') as left_out_events
 ),
 
 remembered_events as (
