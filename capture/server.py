@@ -36,12 +36,7 @@ def find_programs() -> Path:
     Raises:
         SystemExit: There is no PostgreSQL of version 15 or later, or none with wal2json.
     """
-    debian = Path("/usr/lib/postgresql")
-    candidates = [debian / "15" / "bin", *sorted(debian.glob("*/bin"), reverse=True)]
-    for program in ("initdb", "pg_config"):
-        if found := shutil.which(program):
-            candidates.append(Path(found).resolve().parent)
-    servers = [path for path in candidates if (path / "initdb").exists() and major(path) >= 15]
+    servers = installations()
     if not servers:
         raise SystemExit(f"PostgreSQL 15 was not found. On Debian 12 install it with: {INSTALL}")
     for path in servers:
@@ -51,6 +46,23 @@ def find_programs() -> Path:
         f"PostgreSQL in {servers[0]} lacks the output plugin wal2json. "
         f"On Debian 12 install it with: {INSTALL}"
     )
+
+
+def installations(oldest: int = 15) -> list[Path]:
+    """List the PostgreSQL servers of this machine, version 15 before others.
+
+    Args:
+        oldest: The oldest version that will do.
+
+    Returns:
+        The directories that hold their programs.
+    """
+    debian = Path("/usr/lib/postgresql")
+    candidates = [debian / "15" / "bin", *sorted(debian.glob("*/bin"), reverse=True)]
+    for program in ("initdb", "pg_config"):
+        if found := shutil.which(program):
+            candidates.append(Path(found).resolve().parent)
+    return [path for path in candidates if (path / "initdb").exists() and major(path) >= oldest]
 
 
 def major(programs: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 import psycopg
 from dbt.adapters.sparkcdc import private
 
+from capture import server
 from cluster.options import HOST, Folder, Problem
 
 OLDEST = 15
@@ -47,13 +47,8 @@ def programs() -> Path:
     Raises:
         Problem: There is none of version 15 or later.
     """
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_number)
-    candidates = [path for path in debian if _number(path) >= OLDEST]
-    if found := shutil.which("initdb"):
-        candidates.append(Path(found).resolve().parent)
-    for path in candidates:
-        if (path / "initdb").exists() and _version(path) >= OLDEST:
-            return path
+    if found := server.installations(OLDEST):
+        return found[0]
     raise Problem(
         f"The metastore needs PostgreSQL {OLDEST} or later, which is not installed. On Debian 12: "
         f"{INSTALL}"
@@ -163,14 +158,3 @@ def _as_user() -> list[str]:
 def _privileges() -> list[str]:
     # Unlike runuser and su it becomes the program, so that its process is the server's.
     return [f"--reuid={SYSTEM_USER}", f"--regid={SYSTEM_USER}", "--init-groups"]
-
-
-def _number(path: Path) -> int:
-    name = path.parent.name
-    return int(name) if name.isdigit() else 0
-
-
-def _version(path: Path) -> int:
-    told = subprocess.run([str(path / "initdb"), "--version"], capture_output=True, text=True)
-    found = re.search(r"(\d+)", told.stdout)
-    return int(found[1]) if found else 0

@@ -55,8 +55,8 @@ def began(pid: int) -> str | None:
         if Path("/proc/self/stat").exists():
             return None
         asked = ["ps", "-o", "state=,lstart=", "-p", str(pid)]
-        told = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-        state, _, when = told.partition(" ")
+        answer = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+        state, _, when = answer.partition(" ")
         return when.strip() or None if not state.startswith("Z") else None
     # The program's name is in parentheses, and may have any character.
     state, *rest = stat.rpartition(")")[2].split()
@@ -179,8 +179,8 @@ def end_of(log: Path) -> str:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         lines = []
-    told = [line for line in lines if not line.startswith(("\tat ", "\t... "))]
-    return "\n".join(told[-LINES_SHOWN:]) or "(nothing)"
+    shown = [line for line in lines if not line.startswith(("\tat ", "\t... "))]
+    return "\n".join(shown[-LINES_SHOWN:]) or "(nothing)"
 
 
 def stop(process: Process, seconds: float = STOP_SECONDS) -> bool:

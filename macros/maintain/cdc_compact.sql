@@ -81,14 +81,13 @@
             where _end is not null and _first_id is null
         {%- endset -%}
         {%- do cdc._insert_tombstones(t, ends) -%}
-        {%- do cdc._set_checkpoint(t.target, checkpoint, "MERGE") -%}
-        {%- do run_query(cdc._merge(t.target, "(" ~ compacted ~ " select * from compacted_versions)", [
+        {%- set merge = cdc._merge(t.target, "(" ~ compacted ~ " select * from compacted_versions)", [
             "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
         ] + cdc._key_predicates(t.key_columns), [
             {"when": "matched and DBT_INTERNAL_SOURCE._events is null", "then": "delete"},
             {"when": "matched", "then": "update", "columns": ["_events"]},
-        ])) -%}
-        {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+        ]) -%}
+        {%- do cdc._commit_with_checkpoint(t.target, checkpoint, "MERGE", merge) -%}
         {%- do cdc._refuse_foreign_writes(t.target, checkpoint.at) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -152,9 +152,10 @@
     {%- do log("cdc: " ~ relation.identifier ~ ": " ~ verb ~ " back from version " ~ commits[0].version ~ " to version " ~ version,
         info=true) -%}
     {%- if not dry_run -%}
-        {%- do cdc._set_checkpoint(relation, dict(checkpoint, fingerprint=none, declared=none, rewound_to=version), "RESTORE") -%}
-        {%- do run_query("restore table " ~ relation ~ " to version as of " ~ version) -%}
-        {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+        {%- do cdc._commit_with_checkpoint(
+            relation, dict(checkpoint, fingerprint=none, declared=none, rewound_to=version), "RESTORE",
+            "restore table " ~ relation ~ " to version as of " ~ version
+        ) -%}
     {%- endif -%}
 {%- endmacro %}
 

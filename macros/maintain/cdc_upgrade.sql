@@ -22,8 +22,7 @@
                 {%- endfor -%}
                 {%- set position = cdc._read_checkpoint(relation) -%}
                 {%- set keys = cdc._column_list(properties["cdc.keys"].split(", ")) -%}
-                {%- do cdc._set_checkpoint(relation, position, cdc._creation()) -%}
-                {%- call statement("upgrade") -%}
+                {%- set statement -%}
                     create or replace table {{ relation }} using delta
                     partitioned by (_cdc_is_latest)
                     {{ cdc._tblproperties(properties) }}
@@ -33,8 +32,8 @@
                         filter(_events, event -> event._op in ('I', 'U'))[0]._event_id as _event_id,
                         row_number() over (partition by {{ keys }} order by _seq desc, _seq_end desc nulls first) = 1 as _cdc_is_latest
                     from {{ relation }}
-                {%- endcall -%}
-                {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+                {%- endset -%}
+                {%- do cdc._commit_with_checkpoint(relation, position, cdc._creation(), statement) -%}
             {%- endif -%}
         {%- endif -%}
     {%- endfor -%}

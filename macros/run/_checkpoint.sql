@@ -53,6 +53,14 @@
 {%- endmacro %}
 
 
+{#- Runs a statement whose commit carries a checkpoint, of which nothing stays in the session. -#}
+{% macro _commit_with_checkpoint(relation, position, operation, statement) -%}
+    {%- do cdc._set_checkpoint(relation, position, operation) -%}
+    {%- do run_query(statement) -%}
+    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+{%- endmacro %}
+
+
 {#- How Delta's name for the creation of a table from a query ends. -#}
 {% macro _creation() -%}
     {{ return("TABLE AS SELECT") }}
@@ -95,9 +103,8 @@
 
 
 {% macro _commit_position(relation, position) -%}
-    {%- do cdc._set_checkpoint(relation, position, "SET TBLPROPERTIES") -%}
-    {%- do run_query("alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
-    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+    {%- do cdc._commit_with_checkpoint(relation, position, "SET TBLPROPERTIES",
+        "alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
 {%- endmacro %}
 
 

@@ -53,9 +53,8 @@
     {%- if cdc._identity(spec) -%}
         {%- do traits.update({"cdc.identity": "unknown", "cdc.added": types.keys() | map("lower") | join("\n")}) -%}
     {%- endif -%}
-    {%- do cdc._set_checkpoint(spec.relation, {}, "SET TBLPROPERTIES") -%}
-    {%- do run_query("alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties(traits)) -%}
-    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+    {%- do cdc._commit_with_checkpoint(spec.relation, {}, "SET TBLPROPERTIES",
+        "alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties(traits)) -%}
     {{ return(dict(properties, **traits)) }}
 {%- endmacro %}
 

@@ -25,9 +25,7 @@
     {%- if cdc._writes_since(spec.relation, write.version) -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- do cdc._set_checkpoint(spec.relation, write.position, "MERGE") -%}
-    {%- do run_query(write.merge) -%}
-    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+    {%- do cdc._commit_with_checkpoint(spec.relation, write.position, "MERGE", write.merge) -%}
     {{ return(cdc._writes_since(spec.relation, write.version) | length <= 1) }}
 {%- endmacro %}
 

@@ -1,7 +1,7 @@
 -- query
 set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.history_flagged", "read_to": 8, "at": 7, "written_at": 7, "operation": "TABLE AS SELECT"};
 
--- upgrade
+-- query
 create or replace table app.history_flagged using delta
                     partitioned by (_cdc_is_latest)
                     tblproperties ('cdc.compacted' = 'true', 'cdc.keys' = 'order_id, line', 'delta.enableChangeDataFeed' = 'true')
