@@ -109,12 +109,31 @@
 
 
 {#-
+    Commits a checkpoint that says of no row that it was read, so that older ones do not count. A lost checkpoint costs reading again, a
+    lost one of these would not: in a session that several nodes share, another node can reset the setting before this commit is made.
+-#}
+{% macro _void_checkpoint(relation) -%}
+    {%- for attempt in range(10) -%}
+        {%- do cdc._commit_position(relation, {}) -%}
+        {%- if cdc._checkpoint_of(cdc._newest_commits(relation, 1)[0], relation) -%}
+            {{ return(none) }}
+        {%- endif -%}
+    {%- endfor -%}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: " ~ relation ~ " was changed by another program, and other nodes of this session keep resetting"
+        ~ " spark.databricks.delta.commitInfo.userMetadata, so that its log cannot say so. Nothing else was written. Build it alone:"
+        ~ " dbt build --threads 1 --select +" ~ relation.identifier
+    ) -%}
+{%- endmacro %}
+
+
+{#-
     Stops a run beside which a program that is no build wrote rows since a version. The run's own checkpoint may be newer and would hide
     what that program did: another one, which says of no row that it was read, has the next build look at everything.
 -#}
 {% macro _refuse_foreign_writes(relation, version) -%}
     {%- if cdc._writes_since(relation, version, by_builds=false) -%}
-        {%- do cdc._commit_position(relation, {}) -%}
+        {%- do cdc._void_checkpoint(relation) -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: another program wrote " ~ relation ~ " at the same time as this build. Run the build again: it compares the table with"
             ~ " all that it is made of."

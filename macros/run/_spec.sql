@@ -53,8 +53,9 @@
     {%- if cdc._identity(spec) -%}
         {%- do traits.update({"cdc.identity": "unknown", "cdc.added": types.keys() | map("lower") | join("\n")}) -%}
     {%- endif -%}
-    {%- do cdc._commit_with_checkpoint(spec.relation, {}, "SET TBLPROPERTIES",
-        "alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties(traits)) -%}
+    {#- First, for a table that has these properties counts as one of ours. -#}
+    {%- do cdc._void_checkpoint(spec.relation) -%}
+    {%- do run_query("alter table " ~ spec.relation ~ " set " ~ cdc._tblproperties(traits)) -%}
     {{ return(dict(properties, **traits)) }}
 {%- endmacro %}
 

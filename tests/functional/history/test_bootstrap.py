@@ -158,7 +158,7 @@ class TestOneAnswer:
                 )
                 self.check(project, name, expected)
                 self.check_audit(project, name, len(stream) + len(images))
-            assert len([e for e in arrived["changes"] if e.position <= POSITION]) > SCENARIOS / 3
+        assert len([e for e in arrived["changes"] if e.position <= POSITION]) > SCENARIOS / 3
         # A batch asks the copy for the position, and reads no row of it.
         assert self.scans(project, "_arrived > 1") == 1 and self.scans(project, "true") == 2
         # The rows are still there, and are read again.
