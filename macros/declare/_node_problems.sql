@@ -41,7 +41,7 @@
 
 {#- dbt's options of snapshots that mean nothing here, hooks that change the history, and where its events come from. -#}
 {% macro _history_problems(node) -%}
-    {%- set problems = cdc._hook_problems(node) + cdc._embedded_problems(node) -%}
+    {%- set problems = cdc._hook_problems(node) + cdc._embedded_problems(node) + cdc._format_problems(node) -%}
     {%- set above = cdc._first_above(node) -%}
     {%- if above -%}{%- do problems.extend(cdc._source_problems(node, above)) -%}{%- endif -%}
     {%- set deletes = "deletes come as events, and close the version of their row. Remove it." -%}

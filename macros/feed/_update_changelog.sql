@@ -82,11 +82,12 @@
 -#}
 {% macro _first_changelog(node) -%}
     {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
+    {%- set target = cdc._relation_of(node) -%}
     {%- if not cdc._reads_a_part() -%}
         {%- set position = cdc._changelog_position(source, cdc._table_version(source)) -%}
-        {%- do cdc._set_checkpoint(cdc._relation_of(node), dict(position, first=true), cdc._creation()) -%}
+        {%- do cdc._set_checkpoint(target, dict(position, first=true), cdc._creation(target)) -%}
     {%- endif -%}
-    {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values())) }}
+    {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values(), node)) }}
 {%- endmacro %}
 
 

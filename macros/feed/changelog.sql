@@ -33,6 +33,9 @@
     {%- elif cdc._is_parquet(node) -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: parquet` and no change feed. Ask for those of"
             ~ " the history that it reads, or make it a Delta table.") -%}
+    {%- elif cdc._file_format(node) == "iceberg" -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: iceberg` and no change feed. Make it a Delta"
+            ~ " table.") -%}
     {%- elif not cdc._changelog_keys(node) -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: only a key tells an update from a"
             ~ " delete and an insert. Name its key columns in its config.") -%}

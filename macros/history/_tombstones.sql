@@ -55,13 +55,13 @@
     {%- elif not exists or cdc._table_version(spec.tombstones) < version -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- set gap = cdc._table_version(spec.tombstones) - version -%}
     {%- set others = [] -%}
-    {%- for commit in (cdc._newest_commits(spec.tombstones, gap) if gap else [])
-        if commit["version"] > version and commit["operation"] not in cdc._maintenance() + ["WRITE"] -%}
+    {%- set later = cdc._commits_since(spec.tombstones, version) -%}
+    {%- for commit in later.commits
+        if commit["operation"] not in cdc._maintenance() + ["WRITE", "append"] -%}
         {%- do others.append(commit) -%}
     {%- endfor -%}
-    {{ return(not others) }}
+    {{ return(later.are_all and not others) }}
 {%- endmacro %}
 
 
@@ -120,7 +120,7 @@
     {%- set rebuild = spec.get("rebuild") -%}
     {%- if rebuild -%}
         {%- call statement("create_tombstones") -%}
-            create or replace table {{ spec.tombstones }} using delta as
+            create or replace table {{ spec.tombstones }} using {{ "iceberg" if cdc._is_iceberg(spec.tombstones) else "delta" }} as
             {{ found }}
         {%- endcall -%}
         {%- do adapter.cache_added(spec.tombstones) -%}

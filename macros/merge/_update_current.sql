@@ -25,6 +25,7 @@
     {%- if cdc._is_parquet(node) -%}
         {{ return(cdc._update_parquet(node, history)) }}
     {%- endif -%}
+    {%- do cdc._keep_format_properties(node, target) -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
     {%- if fingerprint is not none and checkpoint.get("fingerprint") == fingerprint
@@ -61,7 +62,7 @@
     {%- set few = published is not none or (reads_changes and cdc._is_small(history)) -%}
     {%- set changes = published -%}
     {%- set predicates = [] -%}
-    {%- if reads_changes and not published -%}
+    {%- if reads_changes and not published and cdc._has_feed(history) -%}
         {%- set changed_rows = cdc._changed_rows(node, history, checkpoint.version, position.version) -%}
         {%- set changes = cdc._feed_step(
             spec, history, checkpoint.version, cdc._effective_changes(target, changed_rows, spec.key_columns, names), few
@@ -187,6 +188,12 @@
             "columns": local_md5(types | string),
         },
     }) }}
+{%- endmacro %}
+
+
+{#- Whether the changes of a history can be read back. -#}
+{% macro _has_feed(history) -%}
+    {{ return(not cdc._is_iceberg(history)) }}
 {%- endmacro %}
 
 

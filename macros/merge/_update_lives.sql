@@ -1,6 +1,7 @@
 {#- One batch of a final table without a history: the new events, the rows of their keys, and one commit. Returns the outcome. -#}
 {% macro _update_lives(node) -%}
     {%- set spec = cdc._lives_spec(node) -%}
+    {%- do cdc._keep_format_properties(node, spec.relation) -%}
     {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
     {%- set fingerprint = cdc._events_fingerprint(node) -%}
     {%- set is_same = fingerprint is not none and checkpoint.get("fingerprint") == fingerprint -%}

@@ -148,22 +148,3 @@ left anti join ({{ new_rows }}) as new_rows on {{ cdc._same(parts, "former", "ne
         ) -%}
     {%- endif -%}
 {%- endmacro %}
-
-
-{#- Whether a final table is one of plain Parquet files, which have no log. -#}
-{% macro _is_parquet(node) -%}
-    {{ return((node.config.get("file_format") or "delta") | lower == "parquet") }}
-{%- endmacro %}
-
-
-{#- A table in another format than its model asks for. -#}
-{% macro _refuse_other_format(node, target) -%}
-    {%- set existing = load_relation(target) -%}
-    {%- if existing is not none and existing.is_delta == cdc._is_parquet(node) -%}
-        {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ target ~ " is " ~ ("a Delta table" if existing.is_delta else "no Delta table") ~ ", and its model has `file_format: "
-            ~ (node.config.get("file_format") or "delta") ~ "`. Nothing was written. Build the table in the new format from its history:"
-            ~ " dbt build --full-refresh --select " ~ node.name
-        ) -%}
-    {%- endif -%}
-{%- endmacro %}

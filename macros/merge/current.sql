@@ -51,7 +51,7 @@
     {%- set strategy = node.config.get("incremental_strategy") or "append" -%}
     {%- set keys = cdc._as_list(node.config.get("unique_key")) -%}
     {%- set at = node.name ~ ": " -%}
-    {%- set problems = cdc._embedded_problems(node) -%}
+    {%- set problems = cdc._embedded_problems(node) + cdc._format_problems(node) -%}
     {%- if node.config.materialized == "incremental" -%}
         {%- if strategy not in ["merge", "insert_overwrite"] -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: " ~ strategy ~ "`, which would add a row for every change. Use"
@@ -81,7 +81,7 @@
         {%- endif -%}
         {%- if cdc._is_parquet(node) -%}
             {%- do problems.append(at ~ "it has `file_format: parquet`, and without a history the table keeps the state of its rows"
-                ~ " itself, which only Delta commits as a whole. Use `file_format: delta`, or declare a history.") -%}
+                ~ " itself, which only Delta and Iceberg commit as a whole. Use `file_format: delta`, or declare a history.") -%}
         {%- endif -%}
         {%- do problems.extend(cdc._source_problems(node, above) + cdc._hook_problems(node)) -%}
     {%- endif -%}

@@ -4,18 +4,18 @@
     checkpoint here.
 -#}
 {% macro spark__tblproperties_clause() -%}
-    {%- set properties = {} if cdc._is_parquet(model) else {"delta.enableChangeDataFeed": "true"} -%}
+    {%- set properties = cdc._format_properties(model) -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
         {%- set spec = cdc._declared_spec(model, model.compiled_code, this) -%}
-        {%- do properties.update(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values()))) -%}
+        {%- do properties.update(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values(), model))) -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros and model.config.materialized != "view" -%}
         {%- do properties.update(cdc._first_current(model)) -%}
     {%- else -%}
         {%- if "macro.cdc.changelog" not in model.depends_on.macros or model.config.materialized != "incremental" -%}
             {{ return(dbt.spark__tblproperties_clause()) }}
         {%- endif -%}
-        {%- set properties = cdc._first_changelog(model) -%}
+        {%- set properties = dict(cdc._first_changelog(model)) -%}
     {%- endif -%}
     {%- do properties.update(config.get("tblproperties") or {}) -%}
     {{ return(cdc._tblproperties(properties) if properties else "") }}
@@ -35,16 +35,14 @@
                 {{ return({"cdc.checkpoint": tojson(seen.position)}) }}
             {%- endif -%}
             {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
-            {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint), cdc._creation()) -%}
-            {{ return(cdc._table_features(seen.types.values())) }}
+            {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint), cdc._creation(target)) -%}
         {%- endif -%}
-        {{ return({} if cdc._is_parquet(node) else cdc._table_features(seen.types.values())) }}
+        {{ return(cdc._table_features(seen.types.values(), node)) }}
     {%- endif -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
     {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}
-    {%- set features = {} if cdc._is_parquet(node) else cdc._table_features(spec.types.values()) -%}
-    {{ return(dict(cdc._built_as(spec), **features)) }}
+    {{ return(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values(), node))) }}
 {%- endmacro %}
 
 
@@ -52,8 +50,9 @@
     The features of Delta that columns of these types need. Delta turns them on by itself in a new table only: a full refresh replaces a
     table that may have been created without them.
 -#}
-{% macro _table_features(types) -%}
-    {{ return({"delta.feature.timestampNtz": "supported"} if "timestamp_ntz" in types | join(" ") | lower else {}) }}
+{% macro _table_features(types, node=none) -%}
+    {%- set is_delta = node is none or cdc._file_format(node) == "delta" -%}
+    {{ return({"delta.feature.timestampNtz": "supported"} if is_delta and "timestamp_ntz" in types | join(" ") | lower else {}) }}
 {%- endmacro %}
 
 

@@ -1,6 +1,6 @@
 {#-
-    The checkpoint of a table says how far it has read. It is user metadata of the table's own Delta commit, so that it can never be ahead
-    of the rows. It names its table: one that another table's write picked up from a shared session is ignored. A lost checkpoint
+    The checkpoint of a table says how far it has read. It is metadata of the table's own commit, so that it can never be ahead of the
+    rows: user metadata with Delta, a property of the snapshot with Iceberg. It names its table: one that another table's write picked up from a shared session is ignored. A lost checkpoint
     only costs reading again, for every step gives the same result when repeated.
 
     It stays in the session behind a build's statement that created a table, or failed. Whoever changes the table in that session makes a
@@ -48,8 +48,14 @@
 
 {#- The checkpoint for the next commit of the session. -#}
 {% macro _set_checkpoint(relation, position, operation="") -%}
-    {%- do run_query("set spark.databricks.delta.commitInfo.userMetadata="
-        ~ cdc._checkpoint_text(relation, position, operation)) -%}
+    {%- do run_query("set " ~ cdc._checkpoint_setting(relation) ~ "=" ~ cdc._checkpoint_text(relation, position, operation)) -%}
+{%- endmacro %}
+
+
+{#- The setting of a session whose value the commits of a table carry. -#}
+{% macro _checkpoint_setting(relation) -%}
+    {{ return("`spark.sql.iceberg.snapshot-property.cdc.checkpoint`" if cdc._is_iceberg(relation)
+        else "spark.databricks.delta.commitInfo.userMetadata") }}
 {%- endmacro %}
 
 
@@ -57,13 +63,13 @@
 {% macro _commit_with_checkpoint(relation, position, operation, statement) -%}
     {%- do cdc._set_checkpoint(relation, position, operation) -%}
     {%- do run_query(statement) -%}
-    {%- do run_query("reset spark.databricks.delta.commitInfo.userMetadata") -%}
+    {%- do run_query("reset " ~ cdc._checkpoint_setting(relation)) -%}
 {%- endmacro %}
 
 
-{#- How Delta's name for the creation of a table from a query ends. -#}
-{% macro _creation() -%}
-    {{ return("TABLE AS SELECT") }}
+{#- How Delta's name for the creation of a table from a query ends. Iceberg has no such name: a checkpoint counts once there. -#}
+{% macro _creation(relation) -%}
+    {{ return("" if cdc._is_iceberg(relation) else "TABLE AS SELECT") }}
 {%- endmacro %}
 
 
@@ -103,6 +109,10 @@
 
 
 {% macro _commit_position(relation, position) -%}
+    {%- if cdc._is_iceberg(relation) -%}
+        {%- do adapter.commit_checkpoint(relation | string, cdc._checkpoint_text(relation, position)) -%}
+        {{ return(none) }}
+    {%- endif -%}
     {%- do cdc._commit_with_checkpoint(relation, position, "SET TBLPROPERTIES",
         "alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
 {%- endmacro %}
@@ -170,25 +180,45 @@
 -#}
 {% macro _writes_since(relation, version, by_builds=true) -%}
     {%- set writes = [] -%}
-    {%- set gap = cdc._table_version(relation) - version -%}
-    {%- set commits = cdc._newest_commits(relation, gap) if gap > 0 else [] -%}
-    {%- for commit in commits if commit["version"] > version and commit["operation"] not in cdc._maintenance()
+    {%- set later = cdc._commits_since(relation, version) -%}
+    {%- for commit in later.commits if commit["operation"] not in cdc._maintenance()
         and (by_builds or not cdc._checkpoint_of(commit, relation)) -%}
         {%- do writes.append(commit["version"]) -%}
     {%- endfor -%}
     {#- Commits that the log has no more may have written. -#}
-    {%- if commits | length < gap -%}
+    {%- if not later.are_all -%}
         {%- do writes.append(version + 1) -%}
     {%- endif -%}
     {{ return(writes) }}
 {%- endmacro %}
 
 
-{#- Operations that change no rows. -#}
+{#- The commits since a version, and whether the log still has all of them (`are_all`). -#}
+{% macro _commits_since(relation, version) -%}
+    {{ return(adapter.dispatch("commits_since", "cdc")(relation, version)) }}
+{%- endmacro %}
+
+
+{% macro default__commits_since(relation, version) -%}
+    {%- set gap = cdc._table_version(relation) - version -%}
+    {%- set commits = [] -%}
+    {%- for commit in (cdc._newest_commits(relation, gap) if gap > 0 else []) if commit["version"] > version -%}
+        {%- do commits.append(commit) -%}
+    {%- endfor -%}
+    {{ return({"commits": commits, "are_all": commits | length >= gap}) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__commits_since(relation, version) -%}
+    {{ return(adapter.commits_since(relation | string, version)) }}
+{%- endmacro %}
+
+
+{#- Operations that change no rows, of Delta and, the last one, of Iceberg. -#}
 {% macro _maintenance() -%}
     {{ return(["OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CHANGE COLUMN",
         "CHANGE COLUMNS", "ADD COLUMNS", "RENAME COLUMN", "UPGRADE PROTOCOL", "COMPUTE STATS", "CLUSTER BY", "ADD CONSTRAINT",
-        "DROP CONSTRAINT", "DROP FEATURE"]) }}
+        "DROP CONSTRAINT", "DROP FEATURE", "replace"]) }}
 {%- endmacro %}
 
 

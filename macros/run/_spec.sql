@@ -28,6 +28,7 @@
         {{ return(spec) }}
     {%- endif -%}
     {%- set types = cdc._column_types(relation) -%}
+    {%- do cdc._refuse_other_format(node, relation) -%}
     {%- do cdc._refuse_old_layout(relation, types, ["_event_id", "_cdc_is_latest"]) -%}
     {%- set properties = cdc._own_properties(spec, node, types) -%}
     {%- do cdc._refuse_drift(node, spec, properties, types) -%}
@@ -48,7 +49,7 @@
         {{ return(properties) }}
     {%- endif -%}
     {%- do cdc._refuse_foreign_mask(spec) -%}
-    {%- set traits = dict(cdc._history_properties(spec), **{"delta.enableChangeDataFeed": "true"}) -%}
+    {%- set traits = dict(cdc._history_properties(spec), **cdc._format_properties(node)) -%}
     {%- if node.resource_type == "snapshot" -%}{%- do traits.update({"cdc.build": invocation_id}) -%}{%- endif -%}
     {%- if cdc._identity(spec) -%}
         {%- do traits.update({"cdc.identity": "unknown", "cdc.added": types.keys() | map("lower") | join("\n")}) -%}
@@ -67,6 +68,7 @@
     {%- set relation = cdc._relation_of(node) -%}
     {%- set events_sql = "select * from " ~ graph.nodes[node.depends_on.nodes[0]].relation_name -%}
     {%- set spec = dict(cdc._declared_spec(node, events_sql, relation), tracked=[], lives=true) -%}
+    {%- do cdc._refuse_other_format(node, relation) -%}
     {%- set columns = cdc._column_types(relation) -%}
     {%- do cdc._refuse_other_source(node, columns, true) -%}
     {%- if "_event_id" not in columns -%}
@@ -215,6 +217,6 @@
 
 
 {% macro sparkcdc__is_large(relation) -%}
-    {%- set detail = adapter.delta_detail(relation | string) -%}
-    {{ return(not detail or detail["sizeInBytes"] > 16 * 1024 * 1024) }}
+    {%- set size = adapter.table_bytes(relation | string) -%}
+    {{ return(size is none or size > 16 * 1024 * 1024) }}
 {%- endmacro %}

@@ -1,7 +1,8 @@
 {#-
     The one place that writes changes to a table, and decides how. In the order of what they cost:
       append         where no known row is touched
-      replace where  where the changed rows can be listed: the commit that MERGE makes, without its join
+      replace where  where the changed rows can be listed: the commit that MERGE makes, without its join. Iceberg replaces whole files
+                     only in this way
       merge          everything else
     The changes hold for the version of the table that they were computed from. Returns whether they were written; false where somebody
     wrote first, so that they have to be computed again.
@@ -35,7 +36,7 @@
     {%- set rows = "select " ~ columns ~ " from " ~ write.changes.relation ~ " where " ~ write.new_rows -%}
     {%- if not write.touched -%}
         {%- set sql = "insert into " ~ spec.relation ~ " " ~ rows -%}
-    {%- elif write.is_touched -%}
+    {%- elif write.is_touched and not cdc._is_iceberg(spec.relation) -%}
         {%- set sql = "insert into " ~ spec.relation ~ " replace where " ~ write.is_touched ~ " " ~ rows -%}
     {%- else -%}
         {%- set sql = write.merge -%}

@@ -98,15 +98,21 @@ TABLES = ["changes_history", "tracked_history", "changes_final", "tracked_final"
 
 
 class Tables:
-    """What the tests of one project ask of it."""
+    """What the tests of one project ask of it.
 
-    def __init__(self, project: Any, spark: Any) -> None:
+    Attributes:
+        schema: Where the events are.
+        built: Where histories and final tables are.
+    """
+
+    def __init__(self, project: Any, spark: Any, catalog: str = "") -> None:
         self.project, self.spark, self.schema = project, spark, project.test_schema
+        self.built = catalog + self.schema
 
     def empty(self) -> None:
         """Drops what was built, and makes the table of events again."""
         for table in TABLES + [f"{name}_history_tombstones" for name in ("changes", "tracked")]:
-            self.spark.sql(f"drop table if exists {self.schema}.{table}")
+            self.spark.sql(f"drop table if exists {self.built}.{table}")
         self.spark.sql(
             f"create or replace table {self.schema}.changes (scenario int, id int, step int,"
             " sub int, op string, a string, b string, batch int) using delta"
@@ -121,15 +127,16 @@ class Tables:
         append(self.spark, table, arriving, self.spark.table(table).schema)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        table = self.spark.sql(query.format(schema=self.schema)).toArrow()
+        table = self.spark.sql(query.format(schema=self.schema, built=self.built)).toArrow()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def version(self, table: str) -> int:
+        """The newest version of a table."""
+        return int(self.rows(f"describe history {{built}}.{table} limit 1")[0][0])
 
     def versions(self) -> dict[str, int]:
         """The newest version of each table."""
-        return {
-            table: self.rows(f"describe history {{schema}}.{table} limit 1")[0][0]
-            for table in TABLES
-        }
+        return {table: self.version(table) for table in TABLES}
 
     def changed(self, versions: dict[str, int]) -> list[str]:
         """The tables whose rows are not those of a version."""
@@ -138,8 +145,8 @@ class Tables:
             for table, version in versions.items()
             if unequal(
                 self,
-                f"select * from {{schema}}.{table}",
-                f"select * from {{schema}}.{table} version as of {version}",
+                f"select * from {{built}}.{table}",
+                f"select * from {{built}}.{table} version as of {version}",
             )
         ]
 
@@ -162,7 +169,7 @@ class Tables:
                     for column in ("_seq", "_seq_end", "_cdc_created_at", "_cdc_seq")
                 )
                 found = self.rows(
-                    f"select scenario, id, a, b, {columns} from {{schema}}.{name}_history"
+                    f"select scenario, id, a, b, {columns} from {{built}}.{name}_history"
                 )
                 versions = [Version(*row) for row in found]
                 compare(wrong, f"{name}_history", set(expected), versions)
@@ -180,7 +187,7 @@ class Tables:
                     if v.seq_end is None
                 },
                 self.rows(
-                    f"select scenario, id, a, b, {columns} from {{schema}}.{name}_final {living}"
+                    f"select scenario, id, a, b, {columns} from {{built}}.{name}_final {living}"
                 ),
             )
         return wrong

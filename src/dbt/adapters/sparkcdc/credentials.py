@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.contracts.connection import Credentials
+from dbt.adapters.sparkcdc import iceberg
 from dbt_common.exceptions import DbtRuntimeError
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TOKEN = re.compile(r";token=([^;]*)")
 
 
@@ -29,6 +31,8 @@ class SparkCdcCredentials(Credentials):
         reconnect_seconds: How long a statement waits for a server that does not answer.
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
+        iceberg_catalog: Name of the catalog that tables with `file_format: iceberg` are in. Its
+            settings are `spark.sql.catalog.<name>.*`; without any it is a folder in the warehouse.
         log_statements: Whether a build records in target/cdc_statements.jsonl what each SQL
             statement took.
         server_side_parameters: Spark settings; each one overrides the adapter's default.
@@ -45,6 +49,7 @@ class SparkCdcCredentials(Credentials):
     reconnect_seconds: int = 60
     quick_start: bool | None = None
     log_statements: bool = False
+    iceberg_catalog: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
     method: str = "session"
 
@@ -80,6 +85,21 @@ class SparkCdcCredentials(Credentials):
                 "sc://host:port`, the Spark Connect server that it is for, or leave it out."
             )
 
+        if self.iceberg_catalog and not NAME.fullmatch(self.iceberg_catalog):
+            raise DbtRuntimeError(
+                f"The profile of type sparkcdc has `iceberg_catalog: {self.iceberg_catalog}`: the "
+                "name of a catalog consists of letters, digits and `_`."
+            )
+        if self.iceberg_catalog == "spark_catalog":
+            raise DbtRuntimeError(
+                "The profile of type sparkcdc has `iceberg_catalog: spark_catalog`, which is the "
+                "catalog of Delta's tables. Name another one, such as `lake`."
+            )
+        if self.iceberg_catalog and self.remote:
+            raise DbtRuntimeError(
+                "The profile of type sparkcdc has `iceberg_catalog` and `remote`: tables of "
+                "Iceberg are built by the Spark inside dbt's process only. Leave one of them out."
+            )
         if self.shared_files and not self.remote:
             raise DbtRuntimeError(
                 "The profile of type sparkcdc has `shared_files` and no `remote`: add `remote: "
@@ -110,7 +130,15 @@ class SparkCdcCredentials(Credentials):
         return self.remote or self.warehouse
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "warehouse", "spark_log", "remote", "shared_files", "method")
+        return (
+            "schema",
+            "warehouse",
+            "spark_log",
+            "iceberg_catalog",
+            "remote",
+            "shared_files",
+            "method",
+        )
 
     def anchor(self, folder: str | Path) -> None:
         """Makes the paths absolute, so that the working directory no longer matters.
@@ -121,6 +149,10 @@ class SparkCdcCredentials(Credentials):
         root = Path(folder).resolve()
         self.warehouse = str(root / Path(self.warehouse).expanduser())
         self.spark_log = str(root / Path(self.spark_log).expanduser())
+        if self.iceberg_catalog:
+            self.server_side_parameters = iceberg.catalog_settings(
+                self.iceberg_catalog, self.warehouse, self.server_side_parameters
+            )
 
 
 def _spark_value(value: Any) -> str:

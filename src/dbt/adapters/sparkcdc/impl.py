@@ -20,7 +20,7 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import erasure, remote, steps, types
+from dbt.adapters.sparkcdc import erasure, iceberg, remote, steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
@@ -186,16 +186,34 @@ class SparkCdcAdapter(SparkAdapter):
         return SEED_VIEW
 
     @available.parse_none
+    def is_iceberg(self, table: str) -> bool:
+        """Returns whether a name is one of the catalog of Iceberg's tables.
+
+        Args:
+            table: The name in SQL, of a table that need not be there.
+        """
+        catalog = self.config.credentials.iceberg_catalog
+        return catalog is not None and table.replace("`", "").startswith(f"{catalog}.")
+
+    def _iceberg(self, table: str) -> Any:
+        """Iceberg's own table; None for other tables, and where there is none."""
+        if not self.is_iceberg(table):
+            return None
+        return iceberg.load(self.connections.get_thread_connection().handle.spark, table)
+
+    @available.parse_none
     def newest_commits(self, table: str, limit: int | None) -> list[dict[str, Any]]:
-        """Reads a Delta table's newest commits, where its log is at hand without a Spark job.
+        """Reads a table's newest commits, where its log is at hand without a Spark job.
 
         Args:
             table: Its name in SQL.
             limit: How many at most.
 
         Returns:
-            See `delta_log.newest_commits`.
+            See `delta_log.newest_commits` and `iceberg.commits`.
         """
+        if (known := self._iceberg(table)) is not None:
+            return iceberg.newest_commits(known, limit)
         folder = self._delta_folder(table)
         commits = newest_commits(folder, limit) if folder and limit else None
         if commits is None:
@@ -204,6 +222,36 @@ class SparkCdcAdapter(SparkAdapter):
             names = ("version", "operation", "userMetadata")
             commits = [{name: row[name] for name in names} for row in found.rows]
         return commits
+
+    @available.parse_none
+    def commits_since(self, table: str, version: int) -> dict[str, Any]:
+        """Returns the commits of a table after a version.
+
+        Args:
+            table: Its name in SQL.
+            version: The version.
+
+        Returns:
+            `commits`: see `newest_commits`. `are_all`: whether the table's log still has all of
+            them.
+        """
+        if (known := self._iceberg(table)) is not None:
+            commits, are_all = iceberg.commits_since(known, version)
+            return {"commits": commits, "are_all": are_all}
+        gap = self.newest_commits(table, 1)[0]["version"] - version
+        found = self.newest_commits(table, gap) if gap > 0 else []
+        later = [commit for commit in found if commit["version"] > version]
+        return {"commits": later, "are_all": len(later) >= gap}
+
+    @available.parse_none
+    def commit_checkpoint(self, table: str, checkpoint: str) -> None:
+        """Writes a checkpoint to a table of Iceberg, in a commit without rows.
+
+        Args:
+            table: Its name in SQL.
+            checkpoint: The checkpoint's text.
+        """
+        iceberg.commit_checkpoint(self._iceberg(table), checkpoint)
 
     @available.parse_none
     def logged_version(self, table: str) -> int | None:
@@ -218,7 +266,17 @@ class SparkCdcAdapter(SparkAdapter):
 
     @available.parse_none
     def last_write(self, table: str, maintenance: list[str]) -> str | None:
-        """See `delta_log.last_write`; None also where the table is on no disk of this machine."""
+        """Returns what tells the newest commit that wrote rows from every other commit.
+
+        Args:
+            table: Its name in SQL.
+            maintenance: Operations that change no rows.
+
+        Returns:
+            None where only a Spark job could tell, as of a Delta table on no disk of this machine.
+        """
+        if (known := self._iceberg(table)) is not None:
+            return iceberg.last_write(known, maintenance)
         folder = self._delta_folder(table)
         return None if folder is None else last_write(folder, maintenance)
 
@@ -240,8 +298,8 @@ class SparkCdcAdapter(SparkAdapter):
         return None if found is None else list(found)
 
     @available.parse_none
-    def delta_detail(self, table: str) -> dict[str, Any] | None:
-        """Returns `location` and `sizeInBytes` of a Delta table without a Spark job.
+    def table_bytes(self, table: str) -> int | None:
+        """Returns the size of a table's data files without a Spark job.
 
         Args:
             table: Its name in SQL.
@@ -249,11 +307,12 @@ class SparkCdcAdapter(SparkAdapter):
         Returns:
             None where Spark must be asked.
         """
+        if (known := self._iceberg(table)) is not None:
+            return iceberg.table_bytes(known)
         folder, version = self._delta_folder(table), self.logged_version(table)
         if folder is None or version is None:
             return None
-        size = table_bytes(folder, version)
-        return None if size is None else {"location": f"file:{folder}", "sizeInBytes": size}
+        return table_bytes(folder, version)
 
     @available.parse_none
     def make_step(self, name: str, sql: str, few: bool, interpreted: bool) -> Step:
@@ -358,11 +417,7 @@ class SparkCdcAdapter(SparkAdapter):
             version: The version that the changes were made to.
             step: The changes.
         """
-        writes = [
-            commit["version"]
-            for commit in self._commits(table, version)
-            if commit["version"] > version
-        ]
+        writes = [commit["version"] for commit in self.commits_since(table, version)["commits"]]
         if step.rows is not None and len(writes) == 1:
             schema = (
                 self.connections.get_thread_connection().handle.spark.table(step.relation).schema
@@ -422,9 +477,17 @@ class SparkCdcAdapter(SparkAdapter):
         """
         name = str(table)
         known = self.query_types(f"select * from {name}")
-        found = types.evolution(known, columns, images, renames)
+        if self.is_iceberg(name):
+            own = {column: iceberg.type_in_table(kind) for column, kind in columns.items()}
+            found = types.evolution(known, own, images, renames, iceberg.is_wider)
+        else:
+            found = types.evolution(known, columns, images, renames)
         if check or found.problems or not found.changes:
             return {"types": known, "problems": found.problems}
+        if self.is_iceberg(name):
+            for statement in types.plain_statements(name, found.changes):
+                self.execute(statement)
+            return {"types": self.query_types(f"select * from {name}"), "problems": []}
         mode = (self.table_properties(name) or {}).get("delta.columnMapping.mode", "none")
         for statement in types.statements(name, found.changes, is_mapped=mode != "none"):
             self.execute(statement)
@@ -444,7 +507,7 @@ class SparkCdcAdapter(SparkAdapter):
 
         Delta refuses a second transaction of the same application and number, and skips a later
         one: with the table's version as the number, of two writers that read the same version one
-        writes.
+        writes. For tables of Iceberg see `iceberg.write_alone`.
 
         Args:
             table: Its name in SQL.
@@ -459,11 +522,23 @@ class SparkCdcAdapter(SparkAdapter):
             happened in the very moment of the write.
         """
         spark = self.connections.get_thread_connection().handle.spark
+
+        def run(settings: dict[str, str]) -> None:
+            with (
+                self.connections.timed(sql),
+                self.connections.exception_handler(sql),
+                scoped(spark, settings | (INTERPRETED if interpreted else {})),
+            ):
+                self.connections.add_query(sql, auto_begin=False)
+
+        if self.is_iceberg(table):
+            return iceberg.write_alone(
+                spark, table, lambda: run({}), version, checkpoint, maintenance
+            )
         settings = {
             CHECKPOINT: checkpoint,
             "spark.databricks.delta.merge.materializeSource": "none",
             "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
-            **(INTERPRETED if interpreted else {}),
         }
         fence = {
             "spark.databricks.delta.write.txnAppId": "dbt-spark-cdc",
@@ -474,12 +549,7 @@ class SparkCdcAdapter(SparkAdapter):
             if written_alone(self._commits(table, version), version, checkpoint, maintenance)[1]:
                 return False
             try:
-                with (
-                    self.connections.timed(sql),
-                    self.connections.exception_handler(sql),
-                    scoped(spark, settings | more),
-                ):
-                    self.connections.add_query(sql, auto_begin=False)
+                run(settings | more)
             except DbtRuntimeError as exc:
                 if "DELTA_CONCURRENT" not in str(exc):
                     raise
@@ -544,7 +614,9 @@ class SparkCdcAdapter(SparkAdapter):
 
     @available.parse_none
     def create_if_missing(self, table: str, query: str) -> None:
-        """Creates an empty Delta table unless it is there, also where a killed build left files.
+        """Creates an empty table unless it is there, also where a killed build left files.
+
+        The catalog of the name says whether it is one of Delta or of Iceberg.
 
         Args:
             table: Its name in SQL.
@@ -554,6 +626,12 @@ class SparkCdcAdapter(SparkAdapter):
             DbtRuntimeError: The table's folder holds a table that the catalog does not know.
         """
         spark = self.connections.get_thread_connection().handle.spark
+        if self.is_iceberg(table):
+            self.execute(
+                f"create table if not exists {table} using iceberg as"
+                f" select * from ({query}) as no_rows where false"
+            )
+            return
         try:
             create_if_missing(self.execute, spark, table, query)
         except TableIsUnknown as error:
@@ -561,7 +639,7 @@ class SparkCdcAdapter(SparkAdapter):
 
     @available.parse_none
     def table_properties(self, table: str) -> dict[str, str] | None:
-        """Returns the properties of a Delta table without a statement.
+        """Returns the properties of a table without a statement.
 
         Args:
             table: Its name in SQL.
@@ -569,12 +647,14 @@ class SparkCdcAdapter(SparkAdapter):
         Returns:
             None where Spark must be asked.
         """
+        if (known := self._iceberg(table)) is not None:
+            return {str(name): str(value) for name, value in known.properties().items()}
         metadata = self._delta_metadata(table)
         return None if metadata is None else _as_dict(metadata.configuration())
 
     @available.parse_none
     def table_id(self, table: str) -> str | None:
-        """Returns what tells a Delta table from others that have, or had, its name.
+        """Returns what tells a table from others that have, or had, its name.
 
         Args:
             table: Its name in SQL.
@@ -582,6 +662,8 @@ class SparkCdcAdapter(SparkAdapter):
         Returns:
             None where Spark must be asked.
         """
+        if (known := self._iceberg(table)) is not None:
+            return str(known.uuid().toString())
         metadata = self._delta_metadata(table)
         return None if metadata is None else str(metadata.id())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,7 @@ class Evolution:
 
     Attributes:
         changes: In the order in which they are to be made.
-        problems: What Delta cannot do in place, for people: column and reason.
+        problems: What the table's format cannot do in place, for people: column and reason.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -159,6 +159,7 @@ def evolution(
     wanted: Mapping[str, str],
     images: Collection[str] = (),
     renames: Mapping[str, Sequence[str]] | None = None,
+    widens: Callable[[str, str], bool] = is_wider,
 ) -> Evolution:
     """Returns what brings a table's columns to the declared ones, by its metadata alone.
 
@@ -170,10 +171,11 @@ def evolution(
         wanted: The declared ones.
         images: Those of them that remembered events keep, too.
         renames: Name to former names.
+        widens: Whether the table's format changes a type to another in place.
     """
     found = Evolution()
     for name, kind in wanted.items():
-        _of_column(found, known, "", name, kind, (renames or {}).get(name, ()))
+        _of_column(found, known, "", name, kind, (renames or {}).get(name, ()), widens)
     if images:
         remembered = _fields_at(parse(known["_events"]), "_image")
         kept = {name: kind for name, kind in wanted.items() if name in images}
@@ -183,12 +185,24 @@ def evolution(
         else:
             for name, kind in kept.items():
                 former = (renames or {}).get(name, ())
-                _of_column(found, remembered, f"{IMAGES}.", name, kind, former)
+                _of_column(found, remembered, f"{IMAGES}.", name, kind, former, widens)
     # A column has its new name when it is widened or gets a field.
     order = {Rename: 0, Add: 1, Widen: 2}
     found.changes.sort(key=lambda change: order[type(change)])
     found.problems[:] = dict.fromkeys(found.problems)
     return found
+
+
+def plain_statements(table: str, changes: Sequence[Change]) -> Iterator[str]:
+    """Yields the statements that make changes to a table of a format which needs no preparation.
+
+    Args:
+        table: Its name in SQL.
+        changes: See `Evolution`.
+    """
+    for change in changes:
+        added = isinstance(change, Add)
+        yield f"alter table {table} {f'add columns ({change})' if added else change}"
 
 
 def statements(table: str, changes: Sequence[Change], is_mapped: bool) -> Iterator[str]:
@@ -222,6 +236,7 @@ def _of_column(
     name: str,
     kind: str,
     former_names: Sequence[str],
+    widens: Callable[[str, str], bool],
 ) -> None:
     """Adds what becomes of one declared column at one place."""
     spelled = {other.lower(): other for other in known}
@@ -239,15 +254,21 @@ def _of_column(
         )
         return
     before = parse(known[present])
-    if not _of_type(found.changes, prefix + quoted(name), before, parse(kind)):
+    if not _of_type(found.changes, prefix + quoted(name), before, parse(kind), widens):
         found.problems.append(
-            f"column `{name}` is {before.text} and is now declared as {kind}, which Delta cannot"
-            " widen it to. Take the change back: values that do not fit are quarantined, and"
-            " `dbt run-operation cdc_replay` reads them again."
+            f"column `{name}` is {before.text} and is now declared as {kind}, which the"
+            " table's format cannot widen it to. Take the change back: values that do not fit are"
+            " quarantined, and `dbt run-operation cdc_replay` reads them again."
         )
 
 
-def _of_type(changes: list[Change], place: str, known: SparkType, wanted: SparkType) -> bool:
+def _of_type(
+    changes: list[Change],
+    place: str,
+    known: SparkType,
+    wanted: SparkType,
+    widens: Callable[[str, str], bool],
+) -> bool:
     """Adds what brings a type to another in place. Returns whether that is all there is to it."""
     if known.text.lower() == wanted.text.lower():
         return True
@@ -258,12 +279,12 @@ def _of_type(changes: list[Change], place: str, known: SparkType, wanted: SparkT
             inner = f"{place}.{quoted(name)}"
             if name.lower() not in there:
                 changes.append(Add(inner, kind.text))
-            elif not _of_type(changes, inner, there[name.lower()], kind):
+            elif not _of_type(changes, inner, there[name.lower()], kind, widens):
                 is_all = False
         return is_all
     if known.item is not None and wanted.item is not None:
-        return _of_type(changes, f"{place}.element", known.item, wanted.item)
-    if is_wider(known.text, wanted.text):
+        return _of_type(changes, f"{place}.element", known.item, wanted.item, widens)
+    if widens(known.text, wanted.text):
         changes.append(Widen(place, wanted.text))
         return True
     return False

@@ -1,0 +1,133 @@
+{#-
+    The format of tables: Delta, Iceberg or, of final tables only, plain Parquet.
+
+    Whether a table is one of Iceberg, which its catalog says.
+-#}
+{% macro _is_iceberg(relation) -%}
+    {{ return(adapter.dispatch("is_iceberg", "cdc")(relation)) }}
+{%- endmacro %}
+
+
+{% macro default__is_iceberg(relation) -%}
+    {{ return(false) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__is_iceberg(relation) -%}
+    {{ return(adapter.is_iceberg(relation | string)) }}
+{%- endmacro %}
+
+
+{#- The format that a node declares. -#}
+{% macro _file_format(node) -%}
+    {{ return((node.config.get("file_format") or "delta") | lower) }}
+{%- endmacro %}
+
+
+{#- Whether a final table is one of plain Parquet files, which have no log. -#}
+{% macro _is_parquet(node) -%}
+    {{ return(cdc._file_format(node) == "parquet") }}
+{%- endmacro %}
+
+
+{#-
+    The properties that a history or a final table has because of its format, and of what its node says of writes.
+      write_mode       whether changed rows are marked in a file beside (merge-on-read), or their files written again (copy-on-write)
+      format_version   of Iceberg
+-#}
+{% macro _format_properties(node) -%}
+    {%- set mode = node.config.get("write_mode") -%}
+    {%- if cdc._is_parquet(node) -%}
+        {{ return({}) }}
+    {%- elif cdc._file_format(node) == "delta" -%}
+        {%- set marks = {"delta.enableDeletionVectors": (mode == "merge-on-read") | string | lower} if mode else {} -%}
+        {{ return(dict(marks, **{"delta.enableChangeDataFeed": "true"})) }}
+    {%- endif -%}
+    {%- set properties = {
+        "format-version": (node.config.get("format_version") or 2) | string,
+        "write.wap.enabled": "true",
+        "write.parquet.compression-codec": "snappy",
+    } -%}
+    {%- for statement in ["delete", "update", "merge"] -%}
+        {%- do properties.update({"write." ~ statement ~ ".mode": mode or "merge-on-read"}) -%}
+    {%- endfor -%}
+    {{ return(properties) }}
+{%- endmacro %}
+
+
+{#- Brings a table to the properties that its node declares now. What builds write from here on follows them. -#}
+{% macro _keep_format_properties(node, relation) -%}
+    {%- set declared = cdc._format_properties(node) -%}
+    {%- do declared.pop("delta.enableChangeDataFeed", none) -%}
+    {%- if not declared -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set known = cdc._table_properties(relation) -%}
+    {%- set changed = {} -%}
+    {%- for name, value in declared.items() if known.get(name) != value -%}
+        {%- do changed.update({name: value}) -%}
+    {%- endfor -%}
+    {%- if known.get("format-version", "0") | int > declared.get("format-version", "9") | int -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ relation ~ " has format version " ~ known["format-version"] ~ " of Iceberg, and " ~ node.name ~ " declares `format_version: "
+            ~ declared["format-version"] ~ "`. No table goes back to an older one. Nothing was written. Declare `format_version: "
+            ~ known["format-version"] ~ "`, or drop the table and build it again."
+        ) -%}
+    {%- endif -%}
+    {%- if changed -%}{%- do run_query("alter table " ~ relation ~ " set " ~ cdc._tblproperties(changed)) -%}{%- endif -%}
+{%- endmacro %}
+
+
+{#- Everything that is wrong with what a history or a final table says of its format. -#}
+{% macro _format_problems(node) -%}
+    {%- set problems = [] -%}
+    {%- set at = node.name ~ ": it has `" -%}
+    {%- set format = cdc._file_format(node) -%}
+    {%- set mode = node.config.get("write_mode") -%}
+    {%- set version = node.config.get("format_version") -%}
+    {%- if mode is not none and (mode not in ["copy-on-write", "merge-on-read"] or format not in ["delta", "iceberg"]) -%}
+        {%- do problems.append(at ~ "write_mode: " ~ mode ~ "`" ~ (". It is `copy-on-write` or `merge-on-read`." if format in ["delta",
+            "iceberg"] else " and `file_format: " ~ format ~ "`, whose files are always written again. Remove it.")) -%}
+    {%- endif -%}
+    {%- if version is not none and (format != "iceberg" or version | string not in ["2", "3"]) -%}
+        {%- do problems.append(at ~ "format_version: " ~ version ~ "`" ~ (". It is 2 or 3." if format == "iceberg"
+            else " and `file_format: " ~ format ~ "`. It is an option of Iceberg. Remove it.")) -%}
+    {%- endif -%}
+    {#- What is not materialized as a table has no format. -#}
+    {%- if format == "iceberg" and node.config.materialized in ["snapshot", "incremental", "table"] -%}
+        {%- set catalog = target.get("iceberg_catalog") -%}
+        {%- if target.type != "sparkcdc" or not catalog -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and the profile's target `" ~ target.name ~ "` has no catalog for such"
+                ~ " tables. Add `iceberg_catalog: lake` to it, which needs `type: sparkcdc` with Spark inside dbt's process; or use"
+                ~ " `file_format: delta`.") -%}
+        {%- elif not node.schema.startswith(catalog ~ ".") -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and its schema is `" ~ node.schema ~ "`, which is not in the catalog `"
+                ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own: have it return"
+                ~ " `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
+        {%- endif -%}
+        {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
+            {%- do problems.append(at ~ "file_format: iceberg` and `" ~ ("clustered_by" if node.config.get("clustered_by") else "location_root")
+                ~ "`: the catalog decides where the files of a table are. Remove it.") -%}
+        {%- endif -%}
+    {%- endif -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- A table in another format than its node asks for. -#}
+{% macro _refuse_other_format(node, target) -%}
+    {%- set existing = load_relation(target) -%}
+    {%- if existing is none or existing.is_view -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set format = "iceberg" if existing.is_iceberg else "delta" if existing.is_delta else "parquet" -%}
+    {%- if format != cdc._file_format(node) -%}
+        {%- set is_history = node.resource_type == "snapshot" -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ target ~ " is " ~ {"delta": "a Delta table", "iceberg": "a table of Iceberg", "parquet": "no Delta table"}[format]
+            ~ ", and its " ~ ("snapshot" if is_history else "model") ~ " has `file_format: " ~ cdc._file_format(node)
+            ~ "`. Nothing was written. " ~ ("Drop the table, and build it in the new format from the raw events: dbt build --select "
+            if is_history else "Build the table in the new format from its history: dbt build --full-refresh --select ") ~ node.name
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}
