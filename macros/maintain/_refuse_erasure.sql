@@ -31,7 +31,11 @@
             ~ subject.named.name) -%}
     {%- endif -%}
     {%- for table in subject.tables -%}
-        {%- if adapter.logged_version(table.relation | string) is none -%}
+        {%- if cdc._is_iceberg(table.relation) -%}
+            {%- do problems.append(table.name ~ " is a table of Iceberg, whose files an erasure does not search. Delete the person's rows"
+                ~ " from it, then rewrite its data files, expire its snapshots and remove orphan files, and keep the person's events out"
+                ~ " of the raw table.") -%}
+        {%- elif adapter.logged_version(table.relation | string) is none -%}
             {%- do problems.append(table.name ~ " is no Delta table on a disk of this machine.") -%}
         {%- elif table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
             and cdc._is_behind(table) -%}

@@ -1,7 +1,7 @@
 {#-
     `dbt run-operation cdc_rewind --args '{table: customers_history, run: <run_id>, dry_run: false}'`: brings a history and its final tables, or a
     final table without a history, back to before a run. Later runs are undone with it. Each table is restored in one commit that has
-    the checkpoint of that time, so that the next build reads on from there.
+    the checkpoint of that time, so that the next build reads on from there. A table of Iceberg is rolled back to the snapshot of that time.
 
     The history goes last: until it is restored it shows the run, and an operation that was interrupted can be repeated.
 -#}
@@ -108,6 +108,7 @@
                     "version": commit["version"] | int,
                     "timestamp": commit["timestamp"],
                     "operation": commit["operation"],
+                    "id": commit.get("id"),
                     "checkpoint": checkpoint,
                     "run": (checkpoint.get("run") or {}).get("id"),
                 }) -%}
@@ -120,7 +121,7 @@
 
 
 {% macro _all_commits(relation) -%}
-    {{ return(cdc.default__newest_commits(relation, none)) }}
+    {{ return(cdc._newest_commits(relation) if cdc._is_iceberg(relation) else cdc.default__newest_commits(relation, none)) }}
 {%- endmacro %}
 
 
@@ -151,7 +152,10 @@
     {%- set verb = "would go" if dry_run else "goes" -%}
     {%- do log("cdc: " ~ relation.identifier ~ ": " ~ verb ~ " back from version " ~ commits[0].version ~ " to version " ~ version,
         info=true) -%}
-    {%- if not dry_run -%}
+    {%- if not dry_run and cdc._is_iceberg(relation) -%}
+        {#- The snapshot has its checkpoint. -#}
+        {%- do adapter.roll_back_iceberg(relation | string, (commits | selectattr("version", "le", version) | first).id) -%}
+    {%- elif not dry_run -%}
         {%- do cdc._commit_with_checkpoint(
             relation, dict(checkpoint, fingerprint=none, declared=none, rewound_to=version), "RESTORE",
             "restore table " ~ relation ~ " to version as of " ~ version
@@ -176,7 +180,9 @@
     {%- set verb = "would go" if dry_run else "goes" -%}
     {%- do log("cdc: " ~ relation.identifier ~ ": " ~ verb ~ " back from version " ~ commits[0]["version"] ~ " to "
         ~ ("version " ~ kept[0] if kept else "no rows"), info=true) -%}
-    {%- if not dry_run -%}
+    {%- if not dry_run and kept and cdc._is_iceberg(relation) -%}
+        {%- do adapter.roll_back_iceberg(relation | string, (commits | selectattr("version", "equalto", kept[0]) | first)["id"]) -%}
+    {%- elif not dry_run -%}
         {%- do run_query("restore table " ~ relation ~ " to version as of " ~ kept[0] if kept else "delete from " ~ relation) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -1,6 +1,6 @@
 {#-
     `dbt run-operation cdc_vacuum --args '{dry_run: false}'`: removes files that histories and final tables no longer own, the steps of past
-    runs among them. Readers and the change feed need files of the recent past: less than a week is refused.
+    runs among them. Of Iceberg's tables it expires the older snapshots first. Readers and the change feed need files of the recent past: less than a week is refused.
 -#}
 {% macro cdc_vacuum(table=none, retain_hours=168, dry_run=true) -%}
     {{ return(adapter.dispatch("cdc_vacuum", "cdc")(table, retain_hours, dry_run)) }}
@@ -15,9 +15,13 @@
         ) -%}
     {%- endif -%}
     {%- for relation in cdc._managed_tables(table) -%}
-        {%- set found = run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours dry run").rows | length -%}
-        {%- if found and not dry_run -%}
-            {%- do run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours") -%}
+        {%- if cdc._is_iceberg(relation) -%}
+            {%- set found = adapter.expire_iceberg(relation | string, retain_hours | int, dry_run) -%}
+        {%- else -%}
+            {%- set found = run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours dry run").rows | length -%}
+            {%- if found and not dry_run -%}
+                {%- do run_query("vacuum " ~ relation ~ " retain " ~ (retain_hours | int) ~ " hours") -%}
+            {%- endif -%}
         {%- endif -%}
         {%- do log(
             "cdc: " ~ relation.identifier ~ ": " ~ ("no file" if not found else (found ~ " files or folders"

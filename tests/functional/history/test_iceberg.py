@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt
+from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.tests.util import run_dbt, write_file
 
+from tests.functional.history.tables import append
 from tests.functional.history.test_one_answer import (
     BUILD,
     DECLARED,
@@ -94,3 +98,378 @@ class TestOneAnswerInIceberg:
         assert not tables.changed(versions)
         run_dbt([*BUILD, "--full-refresh"])
         assert not tables.differences(events)
+
+
+ITEMS = """
+version: 2
+sources:
+  - name: app
+    schema: "{{{{ target.schema }}}}"
+    config:
+      meta:
+        cdc: {{format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch,
+          ignore_null_updates: [note]{more}}}
+    tables:
+      - name: items
+        config: {{meta: {{cdc: {{track_history_columns: [size]}}}}}}
+        columns: &columns [{{name: id, data_type: int}}, {columns}]
+      - name: alone
+        identifier: items
+        config: {{meta: {{cdc: {{history: false}}}}}}
+        columns: *columns
+"""
+PLAIN = "{name: size, data_type: smallint}, {name: note, data_type: string}"
+EVOLVED = (
+    "{name: size, data_type: bigint}, {name: remark, data_type: string},"
+    " {name: place, data_type: 'struct<x:int,y:double>'}, {name: seen, data_type: timestamp_ntz}"
+)
+RAW = (
+    "id int, seq int, op string, size bigint, note string, remark string,"
+    " place struct<x:int,y:double>, seen timestamp_ntz, batch int"
+)
+ITEM_SNAPSHOT = """
+version: 2
+snapshots:
+  - name: items_history
+    relation: ref('stg_items')
+    config: {{strategy: cdc.scd2, unique_key: [id], file_format: iceberg{more}}}
+"""
+ITEM_FINAL = """
+{{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id'],
+    file_format='iceberg'{more}) }}}}
+{{{{ cdc.current(ref('{read}')) }}}}
+"""
+TABLES = ["items_history", "items", "alone"]
+SEEN = datetime(2026, 1, 1, 12, 30)
+
+
+class Lake:
+    """A project of a few tables of Iceberg, and what its rows have to be."""
+
+    def __init__(self, project: Any, spark: Any) -> None:
+        self.project, self.spark = project, spark
+        self.schema = f"{CATALOG}.{project.test_schema}"
+        self.batch = 0
+        self.rows: dict[int, tuple[Any, ...]] = {}
+
+    def sql(self, statement: str) -> Any:
+        return self.spark.sql(statement.format(s=self.schema, raw=self.project.test_schema))
+
+    def arrive(self, *events: tuple[Any, ...]) -> None:
+        """Events are id, operation, size and note."""
+        self.batch += 1
+        table = f"{self.project.test_schema}.items"
+        full = [
+            (key, self.batch * 10 + place, op, size, note, note, None, None, self.batch)
+            for place, (key, op, size, note) in enumerate(events)
+        ]
+        append(self.spark, table, full, RAW)
+        for key, op, size, note in events:
+            if op == "D":
+                self.rows.pop(key, None)
+            else:
+                kept = note if note is not None or key not in self.rows else self.rows[key][1]
+                self.rows[key] = (size, kept)
+
+    def build(self, *more: str, fails: bool = False) -> dict[str, str]:
+        results = run_dbt(["build", *more], expect_pass=not fails)
+        return {result.node.name: str(result.message) for result in results}
+
+    def check(self, note: str = "note") -> None:
+        """All tables say the same, and what the events come to."""
+        expected = sorted((key, *row) for key, row in self.rows.items())
+        living = {
+            "items_history": "_seq_end is null",
+            "items": "true",
+            "alone": "_cdc_deleted_at is null",
+        }
+        for table, condition in living.items():
+            found = self.sql(
+                f"select id, size, {note} from {{s}}.{table} where {condition} order by id"
+            )
+            assert [tuple(row) for row in found.collect()] == expected, table
+
+    def versions(self) -> list[Any]:
+        found = self.sql(
+            "select id, size, _seq, _seq_end, _cdc_created_at from {s}.items_history"
+            " order by id, _seq"
+        )
+        return found.collect()
+
+    def snapshots_of(self, table: str) -> list[int]:
+        """The snapshots that made the table, the oldest one first."""
+        found = self.sql(
+            f"select snapshot_id from {{s}}.{table}.history where is_current_ancestor"
+            " order by made_current_at"
+        )
+        return [row[0] for row in found.collect()]
+
+
+class TestWhatPeopleDo:
+    @pytest.fixture(scope="class")
+    def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
+        return project_config_update | {"on-run-end": ["{{ cdc.record_run(results) }}"]}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "sources.yml": ITEMS.format(columns=PLAIN, more=""),
+            "stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
+            "stg_alone.sql": "{{ cdc.events(source('app', 'alone')) }}",
+            "items.sql": ITEM_FINAL.format(read="items_history", more=""),
+            "alone.sql": ITEM_FINAL.format(read="stg_alone", more=""),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return {"snapshots.yml": ITEM_SNAPSHOT.format(more="")}
+
+    @pytest.fixture(scope="class")
+    def kept(self) -> dict[str, Any]:
+        return {}
+
+    @pytest.fixture
+    def lake(self, project: Any, spark: Any, package: None, kept: dict[str, Any]) -> Lake:
+        lake = kept.setdefault("lake", Lake(project, spark))
+        lake.spark = spark
+        return lake
+
+    def test_rows_changed_by_hand(self, lake: Lake) -> None:
+        lake.arrive((1, "I", 1, "a"), (2, "I", 2, "b"), (3, "I", 3, "c"))
+        lake.build()
+        lake.arrive((1, "U", 5, None), (2, "D", None, None), (9, "D", None, None))
+        lake.build()
+        lake.check()
+        versions = lake.versions()
+        acts = [
+            "delete from {s}.items where id = 1",
+            "update {s}.items set size = 77 where id = 3",
+            "insert into {s}.items select * from {s}.items",
+            "truncate table {s}.items",
+            "drop table {s}.items",
+            "delete from {s}.items_history where id = 1",
+            "truncate table {s}.items_history",
+            "drop table {s}.items_history_tombstones",
+            "drop table {s}.items_history",
+            "delete from {s}.alone where id = 1",
+            "drop table {s}.alone",
+        ]
+        for act in acts:
+            lake.sql(act)
+            lake.build()
+            lake.check()
+            assert lake.versions() == versions, act
+        # An event from before the delete that only a tombstone knows.
+        lake.arrive((4, "I", 4, "d"))
+        lake.build()
+        lake.check()
+
+    def test_tables_that_went_back(self, lake: Lake) -> None:
+        lake.arrive((3, "U", 33, "cc"))
+        lake.build()
+        for table in TABLES:
+            before = lake.snapshots_of(table)[-2]
+            lake.sql(
+                f"call {CATALOG}.system.rollback_to_snapshot('{table_of(lake, table)}', {before})"
+            )
+            lake.build()
+            lake.check()
+        lake.arrive((3, "U", 34, None), (5, "I", 5, "e"))
+        lake.build()
+        lake.check()
+
+    def test_operations(self, lake: Lake) -> None:
+        lake.arrive((1, "I", 11, "a"), (3, "U", 3, "c"), (6, "U", 6, "f"), (7, "U", 7, "g"))
+        lake.build()
+        lake.arrive((1, "U", 12, "aa"), (6, "D", None, None))
+        lake.build()
+        counts = {table: len(lake.snapshots_of(table)) for table in TABLES}
+        lake.build()
+        assert counts == {table: len(lake.snapshots_of(table)) for table in TABLES}
+        arguments = "{dry_run: false, min_small_files: 2}"
+        run_dbt(["run-operation", "cdc_optimize", "--args", arguments])
+        for table in TABLES:
+            assert lake.sql(f"select count(*) from {{s}}.{table}.delete_files").first()[0] == 0
+        run_dbt(["run-operation", "cdc_vacuum", "--args", "{dry_run: false}"])
+        # Nothing is read again: the checkpoint outlived its own snapshot.
+        for table in TABLES:
+            lake.sql(
+                f"call {CATALOG}.system.expire_snapshots(table => '{table_of(lake, table)}',"
+                " older_than => current_timestamp(), retain_last => 1)"
+            )
+        outcomes = lake.build()
+        assert outcomes["items"] == "nothing new" and outcomes["alone"] == "nothing new"
+        lake.arrive((3, "U", 35, "new"))
+        lake.build()
+        lake.check()
+        lake.arrive((3, "U", 36, "newer"))
+        lake.build()
+
+        run = lake.sql("select max_by(run_id, run_started_at) from {raw}.cdc_runs").first()[0]
+        arguments = f"{{table: items_history, run: '{run}', dry_run: false}}"
+        run_dbt(["run-operation", "cdc_rewind", "--args", arguments])
+        size = lake.sql("select size from {s}.items where id = 3").first()[0]
+        assert size == 35
+        lake.build()
+        lake.check()
+        run_dbt(
+            [
+                "run-operation",
+                "cdc_replay",
+                "--args",
+                f"{{table: items_history, since: {lake.batch}}}",
+            ]
+        )
+        lake.build()
+        lake.check()
+        run_dbt(["run-operation", "cdc_compact", "--args", "{keep_versions: 1, dry_run: false}"])
+        lake.build()
+        lake.check()
+        results = run_dbt(
+            ["run-operation", "cdc_erase", "--args", "{table: items_history, keys: [3]}"],
+            expect_pass=False,
+        )
+        assert "is a table of Iceberg" in str(results.results[0].message)
+
+    def test_declarations_that_change(self, lake: Lake) -> None:
+        root = lake.project.project_root
+        declared = ITEMS.format(columns=EVOLVED, more=", renames: {remark: note}")
+        write_file(declared, root, "models", "sources.yml")
+        lake.batch += 1
+        late = (8, lake.batch * 10, "I", 2**40, None, "r", (1, 0.5), SEEN, lake.batch)
+        append(lake.spark, f"{lake.project.test_schema}.items", [late], RAW)
+        lake.rows[8] = (2**40, "r")
+        lake.build("--no-partial-parse")
+        lake.check("remark")
+        for table in TABLES:
+            found = lake.sql(f"select place.y, seen from {{s}}.{table} where id = 8").first()
+            assert tuple(found) == (0.5, SEEN), table
+        lake.arrive((8, "U", 3, None), (1, "U", 4, None))
+        lake.build()
+        lake.check("remark")
+
+        # No type of Iceberg becomes a text, and no version of its format an older one.
+        wrong = declared.replace("name: size, data_type: bigint", "name: size, data_type: string")
+        write_file(wrong, root, "models", "sources.yml")
+        messages = lake.build("--no-partial-parse", fails=True)
+        for table in ("items_history", "alone"):
+            assert "`size` is bigint and is now declared as string" in messages[table]
+        write_file(declared, root, "models", "sources.yml")
+        options = ", write_mode: copy-on-write, format_version: 3"
+        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
+        lake.arrive((8, "U", 5, None))
+        lake.build("--no-partial-parse")
+        lake.check("remark")
+        found = lake.sql("show tblproperties {s}.items_history").collect()
+        properties = {row[0]: row[1] for row in found}
+        assert properties["write.merge.mode"] == "copy-on-write"
+        assert properties["format-version"] == "3"
+        options = ", write_mode: merge-on-read, format_version: 2"
+        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
+        lake.arrive((8, "U", 6, None))
+        messages = lake.build("--no-partial-parse", fails=True)
+        assert "has format version 3 of Iceberg" in messages["items_history"]
+        write_file(ITEM_SNAPSHOT.format(more=""), root, "snapshots", "snapshots.yml")
+        lake.build("--no-partial-parse", fails=True)
+        options = ", format_version: 3"
+        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
+        lake.build("--no-partial-parse")
+        lake.check("remark")
+
+    def test_refused(self, lake: Lake) -> None:
+        """Everything that is wrong with the options is reported before anything is written."""
+        root = lake.project.project_root
+        before = {table: lake.snapshots_of(table) for table in TABLES}
+        wrong = ", write_mode='sometimes', format_version=4"
+        write_file(ITEM_FINAL.format(read="items_history", more=wrong), root, "models", "items.sql")
+        wrong = ", file_format='delta', format_version=3"
+        text = ITEM_FINAL.format(read="stg_alone", more=wrong).replace("file_format='iceberg',", "")
+        write_file(text, root, "models", "alone.sql")
+        options = ", write_mode: never, clustered_by: id"
+        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
+        lake.arrive((8, "U", 7, None))
+        results = run_dbt(["run", "--no-partial-parse"], expect_pass=False)
+        messages = {result.node.name: str(result.message) for result in results}
+        assert "`write_mode: sometimes`" in messages["items"], messages["items"]
+        assert "`format_version: 4`" in messages["items"]
+        assert "It is an option of Iceberg" in messages["alone"]
+        results = run_dbt(["snapshot"], expect_pass=False)
+        said = str(results[0].message)
+        assert "`write_mode: never`" in said and "clustered_by" in said, said
+        assert before == {table: lake.snapshots_of(table) for table in TABLES}
+        options = ", format_version: 3"
+        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
+        for name, read in (("items", "items_history"), ("alone", "stg_alone")):
+            write_file(ITEM_FINAL.format(read=read, more=""), root, "models", f"{name}.sql")
+        lake.build("--no-partial-parse")
+        lake.check("remark")
+
+    def test_two_writers(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Somebody commits between the look at a table and our own commit."""
+        stage = iceberg.STAGED_AS
+        execute = Cursor.execute
+        acts: dict[str, str] = {}
+
+        def acting(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            execute(cursor, sql, bindings)
+            for table in list(acts):
+                # Our rows are staged, and not yet the table's.
+                if cursor._spark.conf.get(f"spark.{stage}", None) and f".{table} " in sql:
+                    lake.sql(acts.pop(table))
+
+        def build(fails: bool, **now: str) -> dict[str, str]:
+            acts.update(now)
+            with monkeypatch.context() as patch:
+                patch.setattr(Cursor, "execute", acting)
+                messages = lake.build(fails=fails)
+            assert not acts
+            return messages
+
+        # A change by hand of the history stops the build; the next one reads everything again.
+        lake.arrive((1, "U", 8, None), (3, "U", 8, None), (10, "I", 10, "new"))
+        messages = build(True, items_history="delete from {s}.items_history where id = 1")
+        assert "another program wrote" in messages["items_history"], messages
+        lake.build()
+        lake.check("remark")
+        lake.arrive((1, "U", 9, None), (3, "D", None, None))
+        messages = build(True, items="delete from {s}.items where id = 8")
+        assert "another program wrote" in messages["items"], messages
+        lake.build()
+        lake.check("remark")
+        # Maintenance beside a build is no other writer, but its files are not ours.
+        lake.arrive((1, "U", 10, None), (10, "U", 11, None))
+        compaction = f"call {CATALOG}.system.rewrite_data_files(table => 'T', options => map("
+        compaction += "'rewrite-all', 'true'))"
+        build(False, items_history=compaction.replace("T", table_of(lake, "items_history")))
+        lake.check("remark")
+        # Nothing of what was not published is left.
+        for table in TABLES:
+            ids = {
+                row[0]
+                for row in lake.sql(f"select snapshot_id from {{s}}.{table}.snapshots").collect()
+            }
+            assert ids == set(lake.snapshots_of(table)), table
+
+    def test_a_build_that_dies(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Between staging and publishing, and right after publishing."""
+        publish = iceberg._publish
+
+        def before(*arguments: Any) -> bool:
+            raise RuntimeError("killed")
+
+        def after(*arguments: Any) -> bool:
+            publish(*arguments)
+            raise RuntimeError("killed")
+
+        for size, dying in enumerate((before, after, before)):
+            lake.arrive((1, "U", 100 + size, None), (20 + size, "I", 1, "x"), (8, "D", None, None))
+            with monkeypatch.context() as patch:
+                patch.setattr(iceberg, "_publish", dying)
+                lake.build(fails=True)
+            lake.build()
+            lake.check("remark")
+
+
+def table_of(lake: Lake, table: str) -> str:
+    """The table's name within its catalog."""
+    return f"{lake.project.test_schema}.{table}"

@@ -140,7 +140,8 @@ def test_what_cannot_be_done_is_a_problem_of_each_column() -> None:
     wanted = {"id": "string", "size": "struct<x:int,y:bigint>", "Same": "string"}
     found = evolution(known, wanted, images=["id"])
     assert [problem.split(". ")[0] for problem in found.problems] == [
-        "column `id` is int and is now declared as string, which the table's format cannot widen it to",
+        "column `id` is int and is now declared as string, which the table's format cannot widen it"
+        " to",
         "column `size` is struct<x:bigint,y:int> and is now declared as struct<x:int,y:bigint>,"
         " which the table's format cannot widen it to",
         "column `same` is now declared as `Same`",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime, timezone
 from importlib.metadata import version as installed
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dbt.adapters.sparkcdc.cursor import literal
+from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES, MOST_SMALL_FILES
 from dbt.adapters.sparkcdc.settings_scope import scoped
+from dbt_common.exceptions import DbtRuntimeError
 
 # One version for each Spark that is supported: the jar's name has Spark's version, not Iceberg's.
 VERSION = "1.12.0"
@@ -20,14 +24,24 @@ CHECKPOINT = "cdc.checkpoint"
 CHECKPOINT_SETTING = f"spark.sql.iceberg.snapshot-property.{CHECKPOINT}"
 STAGED_AS = "wap.id"
 STAGING = "write.wap.enabled"
-# What Iceberg calls a commit that writes the same rows into other files.
+# What a commit without rows carries beside its checkpoint: version and id of the last commit that
+# wrote rows, whose snapshot may have expired.
+FOLLOWS = "cdc.follows"
+# What Iceberg calls a commit that writes the same rows into other files, and Delta one of metadata.
 REWRITE = "replace"
+NO_ROWS = "SET TBLPROPERTIES"
 # Iceberg has no shorter integers.
 NARROW = re.compile(r"\b(tinyint|smallint)\b", re.IGNORECASE)
 UNBOUND_TEXT = re.compile(r"\b(?:var)?char\(\d+\)", re.IGNORECASE)
 # Types that Iceberg widens in a table's metadata, beside decimals.
 WIDER = {"int": "bigint", "float": "double"}
-PUBLISH_ATTEMPTS = 5
+# A file that has deletes beside it is rewritten without the deleted rows.
+COMPACTION = {
+    "delete-file-threshold": "1",
+    "min-input-files": "2",
+    "remove-dangling-deletes": "true",
+}
+ATTEMPTS = 5
 
 
 def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -111,8 +125,10 @@ def commits(table: Any) -> Iterator[dict[str, Any]]:
 
     Yields:
         `version`: its sequence number, 0 of a table without rows. `operation`: append, overwrite,
-        delete or replace. `userMetadata`: its checkpoint. `timestamp`: in milliseconds.
-        `id`: that of its snapshot. `is_first`: whether it has none before it.
+        delete or replace; that of Delta for a commit which only carries a checkpoint.
+        `userMetadata`: its checkpoint. `timestamp`: when it was made. `id`: that of its snapshot.
+        `is_first`: whether it has none before it. `follows`: version and id of the last commit with
+        rows, if it says so.
     """
     snapshot = table.currentSnapshot()
     if snapshot is None:
@@ -120,9 +136,10 @@ def commits(table: Any) -> Iterator[dict[str, Any]]:
             "version": 0,
             "operation": "CREATE TABLE",
             "userMetadata": None,
-            "timestamp": 0,
+            "timestamp": datetime.fromtimestamp(0, timezone.utc),
             "id": None,
             "is_first": True,
+            "follows": None,
         }
         return
     checkpoint = snapshot.summary().get(CHECKPOINT)
@@ -130,13 +147,15 @@ def commits(table: Any) -> Iterator[dict[str, Any]]:
         parent_id = snapshot.parentId()
         parent = None if parent_id is None else table.snapshot(parent_id)
         before = None if parent is None else parent.summary().get(CHECKPOINT)
+        follows = snapshot.summary().get(FOLLOWS)
         yield {
             "version": int(snapshot.sequenceNumber()),
-            "operation": str(snapshot.operation()),
+            "operation": str(snapshot.operation()) if follows is None else NO_ROWS,
             "userMetadata": None if checkpoint == before else checkpoint,
-            "timestamp": int(snapshot.timestampMillis()),
+            "timestamp": datetime.fromtimestamp(snapshot.timestampMillis() / 1000, timezone.utc),
             "id": int(snapshot.snapshotId()),
             "is_first": parent_id is None,
+            "follows": follows and tuple(follows.split(" ")),
         }
         snapshot, checkpoint = parent, before
 
@@ -148,7 +167,7 @@ def newest_commits(table: Any, limit: int | None) -> list[dict[str, Any]]:
         table: See `load`.
         limit: How many at most; None for all.
     """
-    return list(islice(commits(table), limit))
+    return list(itertools.islice(commits(table), limit))
 
 
 def commits_since(table: Any, version: int) -> tuple[list[dict[str, Any]], bool]:
@@ -167,6 +186,8 @@ def commits_since(table: Any, version: int) -> tuple[list[dict[str, Any]], bool]
         if commit["version"] <= version:
             return found, commit["version"] == version
         found.append(commit)
+        if commit["follows"] and int(commit["follows"][0]) <= version:
+            return found, True
     return found, version == 0 and bool(found) and found[-1]["is_first"]
 
 
@@ -177,11 +198,21 @@ def last_write(table: Any, maintenance: list[str]) -> str:
         table: See `load`.
         maintenance: Operations that change no rows.
     """
-    named = str(table.uuid().toString())
+    _, _, snapshot = _last_state(table, maintenance)
+    return f"{table.uuid().toString()} {snapshot}"
+
+
+def _last_state(
+    table: Any, maintenance: Collection[str] = (REWRITE, NO_ROWS)
+) -> tuple[str | None, str, str]:
+    """The newest checkpoint, and the version and the id of the last commit that wrote rows."""
+    checkpoint, version, snapshot = None, "0", "none"
     for commit in commits(table):
-        if commit["operation"] not in maintenance or commit["userMetadata"]:
-            return f"{named} {commit['id']}"
-    return f"{named} unknown"
+        checkpoint = checkpoint or commit["userMetadata"]
+        version, snapshot = commit["follows"] or (str(commit["version"]), str(commit["id"]))
+        if commit["follows"] or commit["operation"] not in maintenance:
+            break
+    return checkpoint, version, snapshot
 
 
 def table_bytes(table: Any) -> int | None:
@@ -195,14 +226,116 @@ def table_bytes(table: Any) -> int | None:
     return None if size is None else int(size)
 
 
-def commit_checkpoint(table: Any, checkpoint: str) -> None:
-    """Writes a checkpoint in a commit without rows.
+def files(table: Any) -> dict[str, int]:
+    """Returns how many files a table has, with what its newest snapshot counts.
 
     Args:
         table: See `load`.
-        checkpoint: Its text.
+
+    Returns:
+        `data`, `deletes` (files that mark rows of data files as deleted) and `bytes`.
     """
-    table.newFastAppend().set(CHECKPOINT, checkpoint).commit()
+    snapshot = table.currentSnapshot()
+    summary = {} if snapshot is None else snapshot.summary()
+    return {
+        name: int(summary.get(f"total-{counted}") or 0)
+        for name, counted in (
+            ("data", "data-files"),
+            ("deletes", "delete-files"),
+            ("bytes", "files-size"),
+        )
+    }
+
+
+def compaction_pays(table: Any) -> bool:
+    """Returns whether a table has so many small files that putting them together pays.
+
+    Args:
+        table: See `load`.
+    """
+    known = files(table)
+    small = known["data"] - known["bytes"] // LARGE_FILE_BYTES
+    return bool(small + known["deletes"] >= MOST_SMALL_FILES)
+
+
+def compact(spark: Any, execute: Callable[[str], Any], name: str) -> None:
+    """Puts the small files of a table together, and applies the deletes that stand beside them.
+
+    The checkpoint is committed once more after it, so that it stays when older snapshots expire.
+
+    Args:
+        spark: The session.
+        execute: Runs a statement.
+        name: The table's name in SQL.
+    """
+    before = _last_state(load(spark, name))
+    catalog, _, table = name.replace("`", "").partition(".")
+    procedure = f"call {catalog}.system"
+    options = ", ".join(map(literal, itertools.chain(*COMPACTION.items())))
+    execute(f"{procedure}.rewrite_data_files(table => {literal(table)}, options => map({options}))")
+    execute(f"{procedure}.rewrite_manifests({literal(table)})")
+    if before[0] and before == _last_state(load(spark, name)):
+        commit_checkpoint(spark, name, before[0])
+
+
+def expire(execute: Callable[[str], Any], name: str, hours: int, dry_run: bool) -> int:
+    """Removes snapshots of a table that are older than some time, and the files of none.
+
+    Args:
+        execute: Runs a statement and returns its rows.
+        name: The table's name in SQL.
+        hours: The time.
+        dry_run: Whether only to look for files that no snapshot has.
+
+    Returns:
+        How many files were removed; of a dry run, how many belong to no snapshot.
+    """
+    catalog, _, table = name.replace("`", "").partition(".")
+    procedure = f"call {catalog}.system"
+    (then,) = execute(f"select string(current_timestamp() - interval {hours} hours)")[0]
+    older = f"table => {literal(table)}, older_than => timestamp {literal(then)}"
+    expired = 0
+    if not dry_run:
+        counts = execute(f"{procedure}.expire_snapshots({older}, retain_last => 1)")[0]
+        expired = sum(int(count or 0) for count in counts)
+    orphans = execute(f"{procedure}.remove_orphan_files({older}, dry_run => {dry_run})")
+    return expired + len(orphans)
+
+
+def roll_back(table: Any, snapshot: int) -> None:
+    """Makes an older snapshot the current one again.
+
+    Args:
+        table: See `load`.
+        snapshot: Its id.
+    """
+    table.manageSnapshots().rollbackTo(snapshot).commit()
+
+
+def commit_checkpoint(spark: Any, name: str, checkpoint: str) -> None:
+    """Writes a checkpoint in a commit without rows.
+
+    Args:
+        spark: The session.
+        name: The table's name in SQL.
+        checkpoint: Its text.
+
+    Raises:
+        DbtRuntimeError: Somebody keeps writing the table.
+    """
+    for _ in range(ATTEMPTS):
+        table = load(spark, name)
+        _, version, snapshot = _last_state(table)
+        head = table.currentSnapshot()
+        stage = uuid.uuid4().hex
+        append = table.newFastAppend().set(CHECKPOINT, checkpoint)
+        append.set(FOLLOWS, f"{version} {snapshot}").set(STAGED_AS, stage).stageOnly().commit()
+        if _publish(spark, table, stage, None if head is None else head.snapshotId()):
+            return
+    raise DbtRuntimeError(
+        f"cdc: another program keeps writing {name}, so that no checkpoint can be committed. Run"
+        " the build again when it is done."
+    )
 
 
 def write_alone(
@@ -237,7 +370,12 @@ def write_alone(
     stage = uuid.uuid4().hex
     with scoped(spark, {f"spark.{STAGED_AS}": stage, CHECKPOINT_SETTING: checkpoint}):
         run()
-    return _publish(spark, load(spark, name), stage, version, maintenance)
+    table = load(spark, name)
+    head = table.currentSnapshot()
+    if not is_alone(table, version, maintenance):
+        _forget(table, stage)
+        return False
+    return _publish(spark, table, stage, None if head is None else head.snapshotId())
 
 
 def is_alone(table: Any, version: int, maintenance: list[str]) -> bool:
@@ -254,19 +392,17 @@ def is_alone(table: Any, version: int, maintenance: list[str]) -> bool:
     )
 
 
-def _publish(spark: Any, table: Any, stage: str, version: int, maintenance: list[str]) -> bool:
-    """Makes a staged snapshot the current one, unless somebody wrote after what it was made of."""
+def _publish(spark: Any, table: Any, stage: str, parent: int | None) -> bool:
+    """Makes a staged snapshot the current one, if it and the table follow the same snapshot."""
     from py4j.protocol import Py4JJavaError
 
     metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
-    for _ in range(PUBLISH_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         operations = table.operations()
         base = operations.refresh()
-        table.refresh()
         staged = next(s for s in base.snapshots() if s.summary().get(STAGED_AS) == stage)
         head = base.currentSnapshot()
-        follows = staged.parentId() == (None if head is None else head.snapshotId())
-        if not follows or not is_alone(table, version, maintenance):
+        if not staged.parentId() == parent == (None if head is None else head.snapshotId()):
             break
         changed = metadata.buildFrom(base).setBranchSnapshot(staged.snapshotId(), "main").build()
         try:
@@ -276,5 +412,13 @@ def _publish(spark: Any, table: Any, stage: str, version: int, maintenance: list
             # Other metadata, such as a comment, may have changed: that is no other writer.
             if "CommitFailedException" not in str(exc.java_exception.toString()):
                 raise
-    table.expireSnapshots().expireSnapshotId(staged.snapshotId()).commit()
+    _forget(table, stage)
     return False
+
+
+def _forget(table: Any, stage: str) -> None:
+    """Removes a staged snapshot, with its files."""
+    table.refresh()
+    for snapshot in table.snapshots():
+        if snapshot.summary().get(STAGED_AS) == stage:
+            table.expireSnapshots().expireSnapshotId(snapshot.snapshotId()).commit()

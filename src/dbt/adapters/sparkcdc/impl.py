@@ -251,7 +251,31 @@ class SparkCdcAdapter(SparkAdapter):
             table: Its name in SQL.
             checkpoint: The checkpoint's text.
         """
-        iceberg.commit_checkpoint(self._iceberg(table), checkpoint)
+        spark = self.connections.get_thread_connection().handle.spark
+        iceberg.commit_checkpoint(spark, table, checkpoint)
+
+    @available.parse_none
+    def iceberg_files(self, table: str) -> dict[str, int]:
+        """See `iceberg.files`."""
+        return iceberg.files(self._iceberg(table))
+
+    @available.parse_none
+    def compact_iceberg(self, table: str) -> None:
+        """See `iceberg.compact`."""
+        spark = self.connections.get_thread_connection().handle.spark
+        iceberg.compact(spark, self.execute, table)
+
+    @available.parse_none
+    def expire_iceberg(self, table: str, hours: int, dry_run: bool) -> int:
+        """See `iceberg.expire`."""
+        return iceberg.expire(
+            lambda sql: self.execute(sql, fetch=True)[1].rows, table, hours, dry_run
+        )
+
+    @available.parse_none
+    def roll_back_iceberg(self, table: str, snapshot: int) -> None:
+        """See `iceberg.roll_back`."""
+        iceberg.roll_back(self._iceberg(table), snapshot)
 
     @available.parse_none
     def logged_version(self, table: str) -> int | None:
@@ -532,9 +556,12 @@ class SparkCdcAdapter(SparkAdapter):
                 self.connections.add_query(sql, auto_begin=False)
 
         if self.is_iceberg(table):
-            return iceberg.write_alone(
+            written = iceberg.write_alone(
                 spark, table, lambda: run({}), version, checkpoint, maintenance
             )
+            if written and iceberg.compaction_pays(self._iceberg(table)):
+                iceberg.compact(spark, self.execute, table)
+            return written
         settings = {
             CHECKPOINT: checkpoint,
             "spark.databricks.delta.merge.materializeSource": "none",
