@@ -114,6 +114,16 @@ def load(spark: Any, name: str) -> Any:
     return loader.loadIcebergTable(spark._jsparkSession, name)
 
 
+def properties(table: Any) -> dict[str, str]:
+    """Returns the properties of a table, with the version of its format.
+
+    Args:
+        table: See `load`.
+    """
+    found = {str(name): str(value) for name, value in table.properties().items()}
+    return found | {"format-version": str(table.operations().current().formatVersion())}
+
+
 def commits(table: Any) -> Iterator[dict[str, Any]]:
     """Yields the commits that made a table what it is, the newest one first.
 

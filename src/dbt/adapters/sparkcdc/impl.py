@@ -675,7 +675,7 @@ class SparkCdcAdapter(SparkAdapter):
             None where Spark must be asked.
         """
         if (known := self._iceberg(table)) is not None:
-            return {str(name): str(value) for name, value in known.properties().items()}
+            return iceberg.properties(known)
         metadata = self._delta_metadata(table)
         return None if metadata is None else _as_dict(metadata.configuration())
 
