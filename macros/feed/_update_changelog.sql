@@ -15,6 +15,7 @@
     {%- set is_first = checkpoint.get("version") is none and cdc._is_empty(target) -%}
     {%- if is_first -%}
         {%- set read_to = -1 -%}
+        {%- set now = cdc._shown_to(source) -%}
         {%- set changes_sql = node.compiled_code -%}
     {%- else -%}
         {%- do cdc._refuse_lost_position(node, above, source, checkpoint) -%}
@@ -84,10 +85,20 @@
     {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
     {%- set target = cdc._relation_of(node) -%}
     {%- if not cdc._reads_a_part() -%}
-        {%- set position = cdc._changelog_position(source, cdc._table_version(source)) -%}
+        {%- set position = cdc._changelog_position(source, cdc._shown_to(source)) -%}
         {%- do cdc._set_checkpoint(target, dict(position, first=true), cdc._creation(target)) -%}
     {%- endif -%}
     {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values(), node)) }}
+{%- endmacro %}
+
+
+{#-
+    The version up to which a first build's changes are complete: the newest one of a table of Delta, whose feed is read later; of Iceberg
+    the one that was the newest when the body was rendered.
+-#}
+{% macro _shown_to(source) -%}
+    {%- set shown = adapter.iceberg_shown_to(source | string) if cdc._is_iceberg(source) else none -%}
+    {{ return(cdc._table_version(source) if shown is none else shown) }}
 {%- endmacro %}
 
 
@@ -116,7 +127,12 @@
     {%- elif checkpoint.version > cdc._table_version(source)
         or cdc._is_other_commit(checkpoint.commit, cdc._commit_id(source, checkpoint.version)) -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has read the changes of " ~ source ~ " up to version "
-            ~ checkpoint.version ~ ", and that table has been dropped and built again: its versions start over." ~ rebuild) -%}
+            ~ checkpoint.version ~ ", and that table has been dropped and built again" ~ (", or rolled back" if cdc._is_iceberg(source))
+            ~ ": its versions start over." ~ rebuild) -%}
+    {%- elif cdc._is_iceberg(source) and not cdc._commits_since(source, checkpoint.version).are_all -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has read the changes of " ~ source ~ " up to version "
+            ~ checkpoint.version ~ ", and later ones are gone: Iceberg snapshots expired, or the table was rolled back or replaced."
+            ~ rebuild) -%}
     {%- endif -%}
 {%- endmacro %}
 

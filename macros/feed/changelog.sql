@@ -33,9 +33,6 @@
     {%- elif cdc._is_parquet(node) -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: parquet` and no change feed. Ask for those of"
             ~ " the history that it reads, or make it a Delta table.") -%}
-    {%- elif cdc._file_format(node) == "iceberg" -%}
-        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: iceberg` and no change feed. Make it a Delta"
-            ~ " table.") -%}
     {%- elif not cdc._changelog_keys(node) -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: only a key tells an update from a"
             ~ " delete and an insert. Name its key columns in its config.") -%}
@@ -81,14 +78,13 @@
     {%- set hidden = ["_events", "_event_id", "_cdc_is_latest"] if is_history
         else ["_cdc_deleted_at", "_events", "_event_id"] if is_life else [] -%}
     {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._changelog_keys(node)) -%}
-    {%- set versions = [from_version | int] + ([to_version | int] if to_version is not none else []) -%}
 with changes as (
     select
         * except ({{ cdc._column_list(hidden + ["_change_type", "_commit_version", "_commit_timestamp"]) }}),
         _commit_version,
         _commit_timestamp,
         _change_type in ('delete', 'update_preimage') as _cdc_is_before
-    from table_changes({{ cdc._literal(cdc._relation_of(node) | string | replace("`", "")) }}, {{ versions | join(", ") }})
+    from {{ cdc._row_images(cdc._relation_of(node), from_version, to_version) }}
     {#- A tombstone is no row: what becomes one is deleted, what was one is inserted. #}
     {%- if empty or is_life %}
     where {{ "false" if empty else "_cdc_deleted_at is null" }}

@@ -62,7 +62,7 @@
     {%- set few = published is not none or (reads_changes and cdc._is_small(history)) -%}
     {%- set changes = published -%}
     {%- set predicates = [] -%}
-    {%- if reads_changes and not published and cdc._has_feed(history) -%}
+    {%- if reads_changes and not published and cdc._has_feed(history, checkpoint.version) -%}
         {%- set changed_rows = cdc._changed_rows(node, history, checkpoint.version, position.version) -%}
         {%- set changes = cdc._feed_step(
             spec, history, checkpoint.version, cdc._effective_changes(target, changed_rows, spec.key_columns, names), few
@@ -191,9 +191,9 @@
 {%- endmacro %}
 
 
-{#- Whether the changes of a history can be read back. -#}
-{% macro _has_feed(history) -%}
-    {{ return(not cdc._is_iceberg(history)) }}
+{#- Whether the changes of a history since a version can be read back: of Iceberg as long as no snapshot between them expired. -#}
+{% macro _has_feed(history, since) -%}
+    {{ return(not cdc._is_iceberg(history) or cdc._commits_since(history, since).are_all) }}
 {%- endmacro %}
 
 
@@ -333,7 +333,7 @@ with changes as (
         row_number() over (
             partition by dbt_scd_id order by _commit_version desc, _change_type in ('delete', 'update_preimage')
         ) as _cdc_newest
-    from table_changes({{ cdc._literal(history | string | replace("`", "")) }}, {{ read + 1 }}, {{ now }})
+    from {{ cdc._row_images(history, read + 1, now) }}
     where _seq_end is null or _change_type not in ('delete', 'update_preimage')
 ),
 

@@ -41,10 +41,11 @@
     {%- set spec = {"relation": target, "is_large": cdc._is_large(history)} -%}
     {%- set touched = cdc._feed_step(
         spec, history, checkpoint.version, cdc._touched_partitions(node, history, parts, checkpoint.version, position.version), true
-    ) if follows and is_as_left and parts else none -%}
+    ) if follows and is_as_left and parts and cdc._has_feed(history, checkpoint.version) else none -%}
     {#- Commits that changed no current row. -#}
     {%- if touched is none or touched.rows | length -%}
-        {%- set pinned = history ~ " version as of " ~ position.version -%}
+        {#- Of Iceberg it may be newer: what changed since is read again. -#}
+        {%- set pinned = history if cdc._is_iceberg(history) else history ~ " version as of " ~ position.version -%}
         {%- set new_rows = cdc._partition_rows(node, pinned, types.keys() | list, parts, touched) -%}
         {%- set emptied = cdc._step(
             spec, "emptied", cdc._emptied_partitions(target, parts, touched, new_rows), true
@@ -80,7 +81,7 @@
 {#- The partitions that had, or have, a current row which changed since a version of the history. -#}
 {% macro _touched_partitions(node, history, parts, read, now) -%}
 select distinct {{ cdc._final_columns(node, parts) | join(", ") }}
-from table_changes({{ cdc._literal(history | string | replace("`", "")) }}, {{ read + 1 }}, {{ now }})
+from {{ cdc._row_images(history, read + 1, now) }}
 where
     _cdc_is_latest
     and _seq_end is null

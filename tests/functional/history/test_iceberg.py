@@ -11,16 +11,10 @@ from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt, write_file
 
-from tests.functional.history.tables import append
-from tests.functional.history.test_one_answer import (
-    BUILD,
-    DECLARED,
-    FINAL,
-    SOURCES,
-    Tables,
-    arriving,
-)
-from tests.functional.history.test_one_answer import SNAPSHOTS as IN_DELTA
+from tests.functional.history import test_one_answer as one_answer
+from tests.functional.history import test_round_trip as round_trip
+from tests.functional.history.tables import FINAL, append, histories, rows
+from tests.functional.history.test_one_answer import BUILD, DECLARED, Tables, arriving
 from tests.functional.scenarios import BATCHES, draw_scenarios, pack
 
 CATALOG = "ice"
@@ -39,7 +33,7 @@ FINALS = {
 
 
 def snapshots() -> str:
-    text = IN_DELTA
+    text = one_answer.SNAPSHOTS
     for name, way in WAYS.items():
         head, _, tail = text.partition(f"name: {name}\n")
         text = f"{head}name: {name}\n" + tail.replace("file_format: delta", way, 1)
@@ -61,10 +55,10 @@ def dbt_profile_target(dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
 class TestOneAnswerInIceberg:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        models = {"sources.yml": SOURCES}
+        models = {"sources.yml": one_answer.SOURCES}
         for name, (_, read) in DECLARED.items():
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
-            models[f"{name}_final.sql"] = FINAL.format(read=read).replace(
+            models[f"{name}_final.sql"] = one_answer.FINAL.format(read=read).replace(
                 "materialized", f"{FINALS[name]}, materialized"
             )
         return models
@@ -475,6 +469,118 @@ class TestWhatPeopleDo:
                 lake.build(fails=True)
             lake.build()
             lake.check("remark")
+
+
+THINGS = round_trip.THINGS.replace(
+    "tblproperties={'delta.enableChangeDataFeed': 'true'}", "file_format='iceberg', {mode}"
+)
+MODES = {
+    "things": "tblproperties={'write.delete.mode': 'merge-on-read',"
+    " 'write.update.mode': 'merge-on-read', 'write.merge.mode': 'merge-on-read'}",
+    "whole": "tblproperties={'format-version': '3'}",
+    "vectors": "tblproperties={'format-version': '3', 'write.delete.mode': 'merge-on-read',"
+    " 'write.update.mode': 'merge-on-read', 'write.merge.mode': 'merge-on-read'}",
+}
+# What Iceberg has not, or has in another way.
+OTHERWISE = {
+    "optimize": "call {c}.system.rewrite_data_files(table => '{n}', options => map("
+    "'rewrite-all', 'true'))",
+    "purge": "call {c}.system.rewrite_manifests('{n}')",
+    "vectors": "alter table {t} set tblproperties ('a' = '{vectors}')",
+    "replace": "insert overwrite {t} select id, if(id % 2 = 0, a, 'r{step}'), at, part from {t}",
+}
+OPERATIONS = {
+    kind: OTHERWISE.get(kind, statement)
+    for kind, statement in round_trip.STATEMENTS.items()
+    if kind != "restore"
+}
+
+
+class TestChangesOfIceberg:
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        models = {"sources.yml": "version: 2\nsources:\n"}
+        for name, mode in MODES.items():
+            models[f"{name}.sql"] = THINGS.replace("{mode}", mode)
+            models[f"{name}_feed.sql"] = round_trip.FEED.replace("'things'", f"'{name}'")
+            models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('{name}_out', 'rows')) }}}}"
+            models[f"{name}_again.sql"] = FINAL.replace("'scenario', ", "").format(
+                read=f"{name}_history"
+            )
+            source = round_trip.SOURCES.partition("sources:\n")[2]
+            for old, new in (("name: things", "name: rows"), ("name: out", f"name: {name}_out")):
+                source = source.replace(old, new, 1)
+            models["sources.yml"] += source.replace("things_feed", f"{name}_feed")
+        return models
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(**{f"{name}_history": f"stg_{name}" for name in MODES})
+
+    def operate(self, project: Any, spark: Any, kind: str, n: int, step: int) -> None:
+        for name in MODES:
+            statement = OPERATIONS[kind].format(
+                t=f"{CATALOG}.{project.test_schema}.{name}",
+                n=f"{project.test_schema}.{name}" if "call" in OPERATIONS[kind] else n,
+                c=CATALOG,
+                new=round_trip.NEW.format(step=step),
+                step=step,
+                vectors=str(n % 2 == 0).lower(),
+            )
+            spark.sql(statement)
+
+    def rebuild(self, project: Any) -> None:
+        run_dbt(["run", "--select", *(f"{name}_feed" for name in MODES)])
+        run_dbt(["build", "--select", *(f"stg_{name}+" for name in MODES)])
+        columns = "id, a, at, part"
+        for name in MODES:
+            again = f"select {columns} from {{s}}.{name}_again"
+            things = f"select {columns} from {CATALOG}.{{s}}.{name}"
+            assert rows(project, f"({again}) except all ({things})") == [], name
+            assert rows(project, f"({things}) except all ({again})") == [], name
+
+    @pytest.mark.usefixtures("package")
+    def test_any_sequence_of_operations(self, project: Any, spark: Any) -> None:
+        run_dbt(["run", "--select", *MODES])
+        kinds = ["insert", *(kind for kind in OPERATIONS if kind != "insert")]
+        for step, kind in enumerate(kinds):
+            if step % 4 == 1:
+                self.operate(project, spark, "insert", 5 * step, step)
+            self.operate(project, spark, kind, 7 * step, step)
+            if step == len(kinds) // 2:
+                self.rebuild(project)
+        self.rebuild(project)
+        for name in MODES:
+            # No row goes out that is what it was, and none of a row twice.
+            unpaired = (
+                f"select _commit_version, id from {{s}}.{name}_feed group by all"
+                " having array_join(array_sort(collect_list(_row_kind)), '')"
+                " not in ('+I', '-D', '+U-U') or count(distinct a, at, part) < count(*)"
+            )
+            assert rows(project, unpaired) == [], name
+        outcome = {r.node.name: r.message for r in run_dbt(["run", "--select", "things_feed"])}
+        assert outcome["things_feed"] == "nothing new"
+
+    @pytest.mark.usefixtures("package")
+    def test_changes_that_are_gone(self, project: Any, spark: Any) -> None:
+        table = f"{project.test_schema}.things"
+        self.operate(project, spark, "insert", 3, 100)
+        spark.sql(
+            f"call {CATALOG}.system.expire_snapshots(table => '{table}', older_than =>"
+            " current_timestamp(), retain_last => 1)"
+        )
+        results = run_dbt(["run", "--select", "things_feed"], expect_pass=False)
+        assert "Iceberg snapshots expired" in str(results.results[-1].message)
+        assert "dbt build --full-refresh --select things_feed" in str(results.results[-1].message)
+        results = run_dbt(["run", "--select", "things_feed", "--full-refresh"], expect_pass=False)
+        assert "Read from there, `from_version=" in str(results.results[-1].message)
+
+        table = f"{project.test_schema}.whole"
+        oldest = f"select snapshot_id from {CATALOG}.{table}.history order by made_current_at"
+        first = spark.sql(oldest).collect()[1][0]
+        spark.sql(f"call {CATALOG}.system.rollback_to_snapshot('{table}', {first})")
+        results = run_dbt(["run", "--select", "whole_feed"], expect_pass=False)
+        assert "rolled back" in str(results.results[-1].message)
 
 
 def table_of(lake: Lake, table: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
-from dbt.adapters.sparkcdc import remote
+from dbt.adapters.sparkcdc import iceberg, remote
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
@@ -31,6 +31,8 @@ class Handle:
         columns: What `describe` has returned for tables and views since the last other statement.
         folders: Where Delta tables of this machine are; None for other tables.
         steps: Temporary views of the node that runs.
+        images: What commits of Iceberg's tables changed, for the node that runs.
+        shown_to: The last version of these tables whose changes it was shown.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -38,6 +40,8 @@ class Handle:
         self.columns: dict[str, list[SparkColumn]] = {}
         self.folders: dict[str, Path | None] = {}
         self.steps: list[str] = []
+        self.images: list[iceberg.Image] = []
+        self.shown_to: dict[str, int] = {}
 
     def cursor(self) -> Cursor:
         return Cursor(self.spark)
@@ -51,7 +55,14 @@ class Handle:
     def rollback(self) -> None:
         """Spark has no transactions; each Delta commit stands by itself."""
 
+    def forget_images(self) -> None:
+        """Lets go of the images."""
+        found, self.images = self.images, []
+        self.shown_to.clear()
+        iceberg.forget_images(self.spark, found)
+
     def close(self) -> None:
+        self.forget_images()
         close_session(self.spark)
 
 

@@ -273,6 +273,44 @@ class SparkCdcAdapter(SparkAdapter):
         )
 
     @available.parse_none
+    def iceberg_images(self, table: str, first: int, last: int | None) -> list[dict[str, Any]]:
+        """Shows what commits of a table of Iceberg changed, for the node that runs.
+
+        Args:
+            table: Its name in SQL.
+            first: See `iceberg.images`, with the other argument.
+            last: The last version whose changes are wanted; None for the newest one.
+
+        Returns:
+            `relation`: the rows of files before or after a commit changed them. `is_before`,
+            `version`, `timestamp`: see `iceberg.Image`.
+        """
+        handle = self.connections.get_thread_connection().handle
+        if last is None:
+            last = iceberg.newest_commits(self._iceberg(table), 1)[0]["version"]
+        found = iceberg.images(handle.spark, table, first, last)
+        handle.images += found
+        handle.shown_to[table] = last
+        return [
+            {
+                "relation": f"{iceberg.IMAGES}.{quoted(image.name)}",
+                "is_before": image.is_before,
+                "version": image.version,
+                "timestamp": image.timestamp.isoformat(),
+            }
+            for image in found
+        ]
+
+    @available.parse_none
+    def iceberg_shown_to(self, table: str) -> int | None:
+        """Returns the last version whose changes the node that runs was shown; None for none.
+
+        Args:
+            table: Its name in SQL.
+        """
+        return self.connections.get_thread_connection().handle.shown_to.get(table)
+
+    @available.parse_none
     def roll_back_iceberg(self, table: str, snapshot: int) -> None:
         """See `iceberg.roll_back`."""
         iceberg.roll_back(self._iceberg(table), snapshot)
@@ -383,6 +421,7 @@ class SparkCdcAdapter(SparkAdapter):
         handle = self.connections.get_thread_connection().handle
         while handle.steps:
             handle.spark.catalog.dropTempView(handle.steps.pop())
+        handle.forget_images()
 
     @available.parse_none
     def event_facts(self, step: Step, key: str, suffix: str | None) -> dict[str, Any]:
