@@ -1,4 +1,4 @@
-"""A registry for tests, with the part of Confluent's interface that is used, and Avro's encoding."""
+"""A registry for tests, with the part of its interface that is used, and the encoding of Avro."""
 
 from __future__ import annotations
 

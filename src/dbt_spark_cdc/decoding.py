@@ -240,9 +240,9 @@ def message_name(described: bytes, place: bytes) -> str:
     Raises:
         ValueError: There is no such message.
     """
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
-    file = FileDescriptorSet.FromString(described).file[-1]
+    # Its classes are made when it is loaded.
+    file = import_module("google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(described)
+    file = file.file[-1]
     names, inside = [file.package] if file.package else [], file.message_type
     for number in message_path(place):
         if not 0 <= number < len(inside):
