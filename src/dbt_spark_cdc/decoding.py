@@ -14,7 +14,7 @@ from functools import reduce
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dbt.adapters.sparkcdc.errors import message_of
 from pyspark.sql import Column, DataFrame
@@ -47,6 +47,8 @@ UNKNOWN = "no registry knows schema id "
 # Schemas that Confluent's clients know by themselves.
 PROTOS = Path(__file__).with_name("protos")
 FIRST_MESSAGE = b"\x00"
+# What Spark says where a jar is missing.
+NO_FUNCTION = "NOT_LOADED_SQL_FUNCTIONS_UNUSABLE"
 
 
 class Reader(NamedTuple):
@@ -148,7 +150,6 @@ class Decoder:
         place: bytes = b"",
     ) -> Reader:
         """How messages of a schema are read; that they cannot be, where Spark cannot do it."""
-        _require(messages.sparkSession, schema.kind)
         payload = F.expr(f"substring({name}, {6 + len(place)})")
         head = None
         try:
@@ -183,6 +184,8 @@ class Decoder:
             raise
         except Exception as exc:
             said = " ".join(message_of(exc).split())
+            if NO_FUNCTION in said:
+                raise ToolMissing(_no_function(schema.kind)) from exc
             return Reader(which, None, None, f"schema {_of(number, name)} cannot be read: {said}")
         return Reader(which, json, head, f"{name} does not match schema {number}")
 
@@ -307,17 +310,12 @@ def _of(number: int, name: str) -> str:
     return f"{number} of the key" if name == "key" else str(number)
 
 
-def _require(session: Any, kind: str) -> None:
-    """Refuses to go on without the jar that reads a kind of messages."""
-    package = {AVRO: "avro", PROTOBUF: "protobuf"}.get(kind)
-    if package is None:
-        return
-    functions = getattr(session._jvm.org.apache.spark.sql, package).functions
-    if callable(getattr(functions, f"from_{package}", None)):
-        return
+def _no_function(kind: str) -> str:
+    """Says how to add the jar that decodes a kind of messages."""
     release = ".".join(version("pyspark").split(".")[:2])
-    raise ToolMissing(
-        f"Spark has no functions for {package.title()}: add them to the profile's"
-        " server_side_parameters, `spark.jars.packages:"
-        f" org.apache.spark:spark-{package}_2.13:{release}.1`, beside other packages after a comma"
+    return (
+        f"Spark has no function that decodes {kind.title()}: add its release for Spark {release} to"
+        " the profile's server_side_parameters, such as `spark.jars.packages:"
+        f" org.apache.spark:spark-{kind.lower()}_2.13:{release}.1`, after a comma where it has"
+        " other packages"
     )

@@ -113,6 +113,7 @@ def test_avro(tmp_path: Path, registry: Registry, spark: Any) -> None:
         # Without the jar nothing is landed, and the message names it.
         code, said = _run(project)
         assert code == 1
+        assert not tables.rows("landed.messages", "*")
         assert "spark.jars.packages: org.apache.spark:spark-avro_2.13:4.1.1" in said
         profile = project / "profiles.yml"
         profile.write_text(profile.read_text().replace(CONNECTOR, AVRO))

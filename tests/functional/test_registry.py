@@ -13,13 +13,24 @@ from typing import Any
 
 import pytest
 from dbt.tests.util import run_dbt
+from pyspark.sql import functions as F
 
+from dbt_spark_cdc import decoding
 from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.landing import create_raw
 from dbt_spark_cdc.registry import Registry, Schemas
-from dbt_spark_cdc.topics import LOG, RAW, _known, _land_again, _Stream, _summary, read_settings
+from dbt_spark_cdc.topics import (
+    LOG,
+    RAW,
+    _known,
+    _land_again,
+    _Stream,
+    _summary,
+    as_rows,
+    read_settings,
+)
 from tests.registry import Registry as Server
-from tests.registry import avro, framed, running
+from tests.registry import avro, framed, running, varint
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = (
@@ -351,6 +362,69 @@ def test_what_cannot_be_decoded_keeps_its_bytes(landing: Landing) -> None:
     assert bytes(rows[3]["value_bytes"]) == framed(42, b"abc")
     # Each schema is asked for once.
     assert len(landing.server.asked) == len(set(landing.server.asked)) == 4
+
+
+def test_damage_of_any_kind_stops_nothing(landing: Landing) -> None:
+    landing.server.schemas[4] = {"schema": '{"type": "array", "items": "string"}'}
+    sound = avro({"type": "array", "items": "string"}, ["a"])
+    # Lengths that no memory has, a negative one, and one with no end.
+    lengths = [varint(number) for number in (2**31 - 1, 1_900_000_000, 2**40, -5)] + [b"\xff" * 11]
+    damaged = [varint(1) + length for length in lengths] + [varint(2**31 - 1), b""]
+    landing.run([(None, framed(4, content)) for content in [*damaged, sound]])
+    *bad, good = landing.rows()
+    assert {row["_problem"] for row in bad} == {"value does not match schema 4"}
+    assert good["value"] == '["a"]'
+
+
+def test_a_message_is_decoded_once(landing: Landing) -> None:
+    messages = landing.spark.createDataFrame(
+        [(key(1), event("c", 1, ANNE), TOPIC, 0, 0, NOW, None)], MESSAGES
+    )
+    rows = as_rows(Decoder(Schemas(landing.registry, {})).decode(messages), {TOPIC: "one"})
+    plan = rows._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.lower().count("from_avro(") == 2
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+message First { int32 a = 1; }
+message Second { message Inside { message Deep { int32 a = 1; } } }
+"""
+
+
+def test_each_protobuf_message_is_read_as_the_one_that_its_header_names(
+    landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # tests/e2e/test_registry.py reads them with Spark's own function, where its jar can be had.
+    def from_protobuf(data: Any, name: str, **_: Any) -> Any:
+        return F.when(
+            F.length(data) > 0, F.struct(F.lit(name).alias("name"), F.hex(data).alias("sent"))
+        )
+
+    landing.server.schemas[9] = {"schema": PROTO, "schemaType": "PROTOBUF"}
+    # Without the jar nothing is landed, and nothing goes to the quarantine.
+    with pytest.raises(RuntimeError, match=r"org\.apache\.spark:spark-protobuf_2\.13:"):
+        landing.run([(None, framed(9, b"\x00"))])
+    assert landing.rows() == []
+    monkeypatch.setattr(decoding, "from_protobuf", from_protobuf)
+    contents = [b"\x00\xaa", b"\x02\x00\xbb", b"\x02\x02\xcc", b"\x06\x02\x00\x00\xdd"]
+    contents += [b"\x00", b"\x02\x80\x01\xee", b"", b"\x03", b"\xff\xff", b"\x08\x02"]
+    landing.run([(None, framed(9, content)) for content in contents])
+    rows = landing.rows()
+    assert [row["value"] and json.loads(row["value"]) for row in rows[:4]] == [
+        {"name": "shop.First", "sent": "AA"},
+        {"name": "shop.First", "sent": "BB"},
+        {"name": "shop.Second", "sent": "CC"},
+        {"name": "shop.Second.Inside.Deep", "sent": "DD"},
+    ]
+    no_message = "schema 9 cannot be read: the header does not say which message it is"
+    assert [row["_problem"] for row in rows] == [
+        *[None] * 4,
+        "value does not match schema 9",
+        "schema 9 cannot be read: it has no message 64 in shop",
+        *[no_message] * 4,
+    ]
 
 
 def test_a_registry_that_is_away_stops_the_run(landing: Landing) -> None:
