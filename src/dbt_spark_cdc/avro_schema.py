@@ -93,8 +93,11 @@ class AvroSchema:
     def _found(self, schema: Any, space: str) -> tuple[Any, str]:
         """A schema itself where it is named only, or wrapped in another mapping."""
         if isinstance(schema, str) and schema not in PRIMITIVES:
-            name = schema if "." in schema or f"{space}.{schema}" not in self.named else ""
-            return self.named[name or f"{space}.{schema}"]
+            full = f"{space}.{schema}"
+            name = full if "." not in schema and full in self.named else schema
+            if name not in self.named:
+                raise ValueError(f"there is no type {schema}")
+            return self.named[name]
         if isinstance(schema, dict) and not isinstance(schema["type"], str):
             return self._found(schema["type"], space)
         if isinstance(schema, dict) and schema["type"] not in {*PRIMITIVES, *OTHERS}:

@@ -12,6 +12,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -245,7 +246,7 @@ class Schemas:
             if exc.code == 404 and _error_code(exc) in UNKNOWN:
                 return None
             reason = f"it answers {exc.code} {exc.reason}"
-        except (OSError, ValueError) as exc:
+        except (HTTPException, OSError, ValueError) as exc:
             reason = str(getattr(exc, "reason", exc))
         raise RuntimeError(
             f"the schema registry at {url} could not be asked for schema {number}:"

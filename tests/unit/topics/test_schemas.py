@@ -70,7 +70,7 @@ def test_references_are_put_in() -> None:
     found = read(record("a.Row", price="shop.Money"), Money=money)
     kept = {"size": 8, "logicalType": "decimal", "precision": 12, "scale": 2}
     assert found["fields"][0]["type"] == {"type": "fixed", "name": "type_1", **kept}
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match=r"there is no type shop\.Money"):
         read(record("a.Row", price="shop.Money"))
 
 
