@@ -27,6 +27,9 @@ REMOTE = os.environ.get("CDC_TEST_REMOTE")
 # The second table format that raw events come in.
 ICEBERG = {"spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"}
 
+# What decodes Avro.
+AVRO = {"spark.jars.packages": "org.apache.spark:spark-avro_2.13:4.1.1"}
+
 # The tests' projects install the package, and must not get its reference project with it.
 os.environ.pop("CDC_REFERENCE_PROJECT", None)
 
@@ -55,7 +58,15 @@ def iceberg() -> Path:
 
 
 @pytest.fixture(scope="session")
-def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
+def avro() -> Path:
+    """The jar of Spark's Avro, beside the class path like Iceberg's."""
+    prepare(AVRO)
+    cached = jars.cached_jars(jars.packages(AVRO))
+    return next(jar for jar in cached if "spark-avro" in jar.name)
+
+
+@pytest.fixture(scope="session")
+def credentials(warehouse: Path, iceberg: Path, avro: Path) -> SparkCdcCredentials:
     """What the profiles of all tests say."""
     if REMOTE:
         return SparkCdcCredentials(
@@ -73,7 +84,7 @@ def credentials(warehouse: Path, iceberg: Path) -> SparkCdcCredentials:
             # Each process of the tests has a Java of its own.
             "spark.driver.memory": "4g",
             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-            "spark.jars": str(iceberg),
+            "spark.jars": f"{iceberg},{avro}",
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
             "spark.sql.catalog.ice.warehouse": str(warehouse.with_name("iceberg")),

@@ -154,7 +154,7 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
         Rows to append to the log: one for each file that was landed or has to be reported.
     """
     create_raw(session, raw, RAW)
-    _add_columns(session, raw)
+    add_columns(session, raw, ADDED)
     in_raw = session.table(raw).agg(F.max("_batch")).first()[0]
     raw_last = -1 if in_raw is None else in_raw
     log = session.table(str(dbt.this)) if dbt.is_incremental else None
@@ -527,10 +527,16 @@ def create_raw(session: Any, raw: str, columns: Mapping[str, str]) -> None:
     )
 
 
-def _add_columns(session: Any, raw: str) -> None:
-    """A raw table of a former version gets the columns that it lacks."""
+def add_columns(session: Any, raw: str, added: Mapping[str, str]) -> None:
+    """Gives a raw table of a former version the columns that it lacks.
+
+    Args:
+        session: A session.
+        raw: The table, with its schema.
+        added: Types by name.
+    """
     columns = session.table(raw).columns
-    missing = [f"{name} {kind}" for name, kind in ADDED.items() if name not in columns]
+    missing = [f"{name} {kind}" for name, kind in added.items() if name not in columns]
     if missing:
         session.sql(f"alter table {raw} add columns ({', '.join(missing)})")
 

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dbt.adapters.sparkcdc.errors import message_of
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from dbt_spark_cdc.decoding import UNKNOWN, Decoder
 from dbt_spark_cdc.kafka import (
     CONNECTION,
     NO_CONNECTOR,
@@ -31,7 +32,8 @@ from dbt_spark_cdc.kafka import (
     no_broker,
     without_secrets,
 )
-from dbt_spark_cdc.landing import LANDED, create_raw
+from dbt_spark_cdc.landing import LANDED, add_columns, create_raw
+from dbt_spark_cdc.registry import Registry, Schemas, read_registry, registry_options
 
 MESSAGES_A_BATCH = 500_000
 EARLIEST = "earliest"
@@ -48,6 +50,8 @@ TXN_APP = "dbt-spark-cdc topics"
 # Where Delta notes the last commit of a session.
 LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 
+# What raw tables of former versions lack.
+ADDED = {"_first_batch": "bigint"}
 RAW = {
     **LANDED,
     "key": "string",
@@ -60,6 +64,7 @@ RAW = {
     "value_bytes": "binary",
     "_topic_id": "string",
     "_previous_batch": "bigint",
+    **ADDED,
 }
 LOG = (
     "topic string, topic_id string, partition int, _batch bigint, _previous_batch bigint,"
@@ -164,6 +169,7 @@ class Settings:
         messages_a_batch: Most messages of a batch.
         accepted: Losses that are known.
         connection: The options of Kafka's clients are Spark's settings `spark.cdc.<connection>.*`.
+        registry: Where the schemas of messages are; None where messages are text.
     """
 
     topics: Sequence[str] | re.Pattern[str]
@@ -173,6 +179,7 @@ class Settings:
     messages_a_batch: int = MESSAGES_A_BATCH
     accepted: frozenset[str] = frozenset()
     connection: str = CONNECTION
+    registry: Registry | None = None
 
     def wants(self, topic: str) -> bool:
         """Whether a topic is to be landed."""
@@ -190,6 +197,7 @@ def land(
     messages_a_batch: int | None = None,
     accepted_losses: Sequence[str] | None = None,
     connection: str | None = None,
+    registry: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """The body of a dbt Python model, incremental by append; its table logs what was landed.
 
@@ -206,6 +214,9 @@ def land(
         messages_a_batch: Most messages of a batch.
         accepted_losses: Losses that an error has reported, in its words.
         connection: Another name than `kafka` in the names of the settings.
+        registry: Where the schemas are of messages in Avro, Protobuf or JSON with a registry's
+            header: `url` of a registry, `folder` of schema files, `columns` that have the header,
+            `connection` of its settings.
 
     Returns:
         Rows to append to the log: one for each batch and partition.
@@ -216,7 +227,7 @@ def land(
         RuntimeError: The broker does not answer, or a batch could not be landed.
     """
     settings, problems = read_settings(
-        topics, raw_table, starting_offsets, messages_a_batch, accepted_losses, connection
+        topics, raw_table, starting_offsets, messages_a_batch, accepted_losses, connection, registry
     )
     if not hasattr(session, "_jsparkSession"):
         problems.append(
@@ -227,10 +238,12 @@ def land(
     else:
         options = CLIENT_DEFAULTS | client_options(session, settings.connection)
         problems += no_broker(options, settings.connection)
+    decoder = _decoder(session, settings.registry, problems)
     _refuse(dbt, problems)
     raw = settings.raw
     create_raw(session, raw, RAW)
     _refuse(dbt, _problems_of_raw(session, raw))
+    add_columns(session, raw, ADDED)
     # In this order: what another run lands meanwhile shows as a conflict, and never as duplicates.
     written = _last_written(session, raw)
     log = session.table(str(dbt.this)) if dbt.is_incremental else None
@@ -242,13 +255,15 @@ def land(
     if todo.losses:
         raise LostMessages(_lost(dbt, todo.losses))
 
+    last, batch = known.last, max(known.last, known.logged, written) + 1
+    if decoder is not None and _land_again(session, raw, decoder, batch, last):
+        last, batch = batch, batch + 1
     if not todo.starts:
-        if log is not None and known.last <= known.logged:
+        if log is not None and last <= known.logged:
             return log.limit(0)
         return _summary(session, raw, known.logged)
     ids = {name: topic.id for name, topic in found.items()}
-    batch = max(known.last, known.logged, written) + 1
-    stream = _Stream(session, options, settings, ids, known.last, batch)
+    stream = _Stream(session, options, settings, ids, last, batch, decoder)
     read_to = stream.run(str(dbt.this), todo.starts)
     rows = _summary(session, raw, known.logged)
     notes = _read_in_vain(rows, known, found, read_to)
@@ -262,6 +277,7 @@ def read_settings(
     messages_a_batch: Any = None,
     accepted_losses: Any = None,
     connection: Any = None,
+    registry: Any = None,
 ) -> tuple[Settings, list[str]]:
     """Returns the configuration of a model, and all that is wrong with it.
 
@@ -272,6 +288,7 @@ def read_settings(
         messages_a_batch: Most messages of a batch.
         accepted_losses: Known losses.
         connection: Name of the connection.
+        registry: Where the schemas are.
     """
     problems: list[str] = []
     wanted = _read_topics(topics, problems)
@@ -298,8 +315,24 @@ def read_settings(
     if not isinstance(name, str) or not re.fullmatch(r"\w+", name):
         problems.append(f"it has connection={name!r}: write a name of letters, digits and `_`")
         name = CONNECTION
-    settings = Settings(wanted, str(raw_table), since, offsets, most, frozenset(accepted), name)
-    return settings, problems
+    schemas, wrong = read_registry(registry)
+    if schemas is not None and schemas.connection == name:
+        wrong.append(
+            f"registry: its connection is {name}, as Kafka's: give them names of their own, since"
+            " settings of one are none of the other"
+        )
+    settings = Settings(
+        wanted, str(raw_table), since, offsets, most, frozenset(accepted), name, schemas
+    )
+    return settings, problems + wrong
+
+
+def _decoder(session: Any, registry: Registry | None, problems: list[str]) -> Decoder | None:
+    if registry is None:
+        return None
+    options, wrong = registry_options(session, registry.connection)
+    problems += wrong
+    return None if wrong else Decoder(Schemas(registry, options))
 
 
 def _read_topics(topics: Any, problems: list[str]) -> list[str] | re.Pattern[str]:
@@ -493,7 +526,8 @@ def _refuse(dbt: Any, problems: Sequence[str]) -> None:
 
 
 def _problems_of_raw(session: Any, raw: str) -> list[str]:
-    missing = [name for name in RAW if name not in session.table(raw).columns]
+    columns = session.table(raw).columns
+    missing = [name for name in RAW if name not in columns and name not in ADDED]
     if not missing:
         return []
     return [
@@ -513,7 +547,8 @@ def _known(session: Any, raw: str, log: DataFrame | None) -> Known:
         return Known(last, logged, {})
     jumps = rows.where("_batch > _previous_batch + 1").select("_previous_batch", "_batch")
     gaps = [(row[0], row[1]) for row in jumps.distinct().collect()]
-    is_there = F.col("_batch") <= last
+    # Where a batch has only messages that were landed before, it says nothing of where to go on.
+    is_there = (F.col("_batch") <= last) & F.col("next_offset").isNotNull()
     for before, after in gaps:
         is_there &= ~((F.col("_batch") > before) & (F.col("_batch") < after))
     found = (
@@ -538,6 +573,7 @@ def _last_batch(table: DataFrame | None) -> int:
 
 def _summary(session: Any, raw: str, after: int) -> DataFrame:
     """The rows of the log that the raw table gives for the batches after one."""
+    new = F.when(F.col("_first_batch").isNull(), F.col("offset"))
     return (
         session.table(raw)
         .where(F.col("_batch") > after)
@@ -545,9 +581,9 @@ def _summary(session: Any, raw: str, after: int) -> DataFrame:
         .agg(
             F.min("_previous_batch").alias("_previous_batch"),
             F.min("_landed_at").alias("_landed_at"),
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            (F.max("offset") + 1).alias("next_offset"),
+            F.min(new).alias("first_offset"),
+            F.max(new).alias("last_offset"),
+            (F.max(new) + 1).alias("next_offset"),
             F.count("*").alias("messages"),
             F.count("_problem").alias("unreadable"),
         )
@@ -567,6 +603,7 @@ def _read_in_vain(
     landed = {
         Landed(row["topic"], row["topic_id"], row["partition"]): (row["_batch"], row["next_offset"])
         for row in rows.orderBy("_batch").collect()
+        if row["next_offset"] is not None
     }
     last = max([known.last, known.logged, *(batch for batch, _ in landed.values())])
     now = datetime.now(timezone.utc)
@@ -597,9 +634,10 @@ class _Stream:
         ids: Mapping[str, str],
         last: int,
         batch: int,
+        decoder: Decoder | None = None,
     ) -> None:
         self.session, self.options, self.settings = session, options, settings
-        self.ids, self.last, self.batch = ids, last, batch
+        self.ids, self.last, self.batch, self.decoder = ids, last, batch, decoder
         self.tasks = session.sparkContext.defaultParallelism
         self.failure: Exception | None = None
 
@@ -663,24 +701,18 @@ class _Stream:
     def _write(self, messages: DataFrame, epoch: int) -> None:
         """Lands a batch, all of it or nothing."""
         number = self.batch + epoch
-        session = messages.sparkSession
-        session.conf.unset(LAST_COMMIT)
-        rows = as_rows(messages, self.ids)
-        (
-            rows.withColumn("_batch", F.lit(number).cast("bigint"))
-            .withColumn("_previous_batch", F.lit(number - 1 if epoch else self.last).cast("bigint"))
-            .select(*RAW)
-            .coalesce(self.tasks)
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", TXN_APP)
-            .option("txnVersion", number)
-            .saveAsTable(self.settings.raw)
-        )
-        if session.conf.get(LAST_COMMIT, None) is None:
-            raise RuntimeError(
-                f"another run has landed batch {number} of {self.settings.raw} at the same time"
-            )
+        previous = number - 1 if epoch else self.last
+        if self.decoder is None:
+            rows = as_rows(messages, self.ids).coalesce(self.tasks)
+            _append(rows, self.settings.raw, number, previous)
+            return
+        # They are read twice: to see which schemas they have, and to decode them.
+        messages = messages.persist()
+        try:
+            rows = as_rows(self.decoder.decode(messages), self.ids).coalesce(self.tasks)
+            _append(rows, self.settings.raw, number, previous)
+        finally:
+            messages.unpersist()
 
     def _problem(self, model: str, exc: Exception) -> str:
         said = without_secrets(message_of(exc), self.options)
@@ -694,31 +726,106 @@ class _Stream:
         )
 
 
+def _append(rows: DataFrame, raw: str, number: int, previous: int) -> None:
+    """Writes a batch, all of it or nothing.
+
+    Raises:
+        RuntimeError: Another run was faster.
+    """
+    session = rows.sparkSession
+    session.conf.unset(LAST_COMMIT)
+    (
+        rows.withColumn("_batch", F.lit(number).cast("bigint"))
+        .withColumn("_previous_batch", F.lit(previous).cast("bigint"))
+        .select(*RAW)
+        .write.format("delta")
+        .mode("append")
+        .option("txnAppId", TXN_APP)
+        .option("txnVersion", number)
+        .saveAsTable(raw)
+    )
+    if session.conf.get(LAST_COMMIT, None) is None:
+        raise RuntimeError(f"another run has landed batch {number} of {raw} at the same time")
+
+
+def _land_again(session: Any, raw: str, decoder: Decoder, number: int, last: int) -> bool:
+    """Lands messages once more whose schema nobody knew when they were landed, and somebody does.
+
+    Their first rows stay, as all of an append-only table, and say what was wrong then.
+    """
+    rows = session.table(raw)
+    unknown = rows.where(F.col("_problem").contains(UNKNOWN) & F.col("_first_batch").isNull())
+    problems = [row[0] for row in unknown.select("_problem").distinct().collect()]
+    if not (solved := [problem for problem in problems if decoder.knows(problem)]):
+        return False
+    place = ["topic", "_topic_id", "partition", "offset"]
+    landed_again = rows.where("_first_batch is not null").select(*place)
+    todo = unknown.where(F.col("_problem").isin(solved)).join(landed_again, place, "left_anti")
+    sent = [
+        F.expr(f"coalesce({name}_bytes, cast({name} as binary))").alias(name)
+        for name in ("key", "value")
+    ]
+    messages = todo.select(
+        *place, "timestamp", "headers", *sent, F.col("_batch").alias("_first_batch")
+    ).persist()
+    try:
+        if messages.isEmpty():
+            return False
+        _append(as_rows(decoder.decode(messages), {}), raw, number, last)
+    finally:
+        messages.unpersist()
+    return True
+
+
 def as_rows(messages: DataFrame, ids: Mapping[str, str]) -> DataFrame:
     """Returns messages as rows of the raw table, without batch.
 
     Args:
-        messages: As Spark's connector reads them.
-        ids: Ids of the topics, by name.
+        messages: As Spark's connector reads them, or decoded; or as they were landed before.
+        ids: Ids of the topics, by name, of messages that do not have it.
     """
+
+    def given(name: str, kind: str = "string") -> Column:
+        return F.col(name) if name in messages.columns else F.lit(None).cast(kind)
+
     pairs = [F.lit(text) for pair in sorted(ids.items()) for text in pair]
+    id_of = F.element_at(F.create_map(*pairs), F.col("topic")) if pairs else F.col("_topic_id")
     is_text = {name: F.expr(f"is_valid_utf8(cast({name} as string))") for name in ("key", "value")}
+    texts = {
+        name: F.coalesce(
+            given(f"{name}_text"), F.expr(f"make_valid_utf8(cast({name} as string))")
+        ).alias(name)
+        for name in ("key", "value")
+    }
+    # The text is what was sent, unless it was decoded or could not be.
+    kept = {
+        name: F.when(
+            ~is_text[name]
+            | given(f"{name}_text").isNotNull()
+            | given(f"{name}_problem").isNotNull(),
+            F.col(name),
+        ).alias(f"{name}_bytes")
+        for name in ("key", "value")
+    }
+    not_text = F.when(~is_text["value"] & given("value_text").isNull(), F.lit(NOT_TEXT))
+    doubts = [F.coalesce(given("value_problem"), not_text), given("key_problem")]
     return messages.select(
-        F.expr("make_valid_utf8(cast(value as string))").alias("value"),
+        texts["value"],
         F.expr("concat(topic, '/', partition)").alias("_file"),
         F.col("offset").alias("_row"),
         F.current_timestamp().alias("_landed_at"),
-        F.when(~is_text["value"], F.lit(NOT_TEXT)).alias("_problem"),
+        F.nullif(F.concat_ws("; ", *doubts), F.lit("")).alias("_problem"),
         F.expr("substring_index(topic, '.', -1)").alias("_table"),
-        F.expr("make_valid_utf8(cast(key as string))").alias("key"),
+        texts["key"],
         "topic",
         "partition",
         "offset",
         "timestamp",
         "headers",
-        F.when(~is_text["key"], F.col("key")).alias("key_bytes"),
-        F.when(~is_text["value"], F.col("value")).alias("value_bytes"),
-        F.element_at(F.create_map(*pairs), F.col("topic")).alias("_topic_id"),
+        kept["key"],
+        kept["value"],
+        id_of.alias("_topic_id"),
+        given("_first_batch", "bigint").alias("_first_batch"),
     )
 
 

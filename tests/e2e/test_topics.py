@@ -40,8 +40,10 @@ def model(dbt, session):
         raw_table=dbt.config.get("raw_table"),
         messages_a_batch=dbt.config.get("messages_a_batch"),
         accepted_losses=dbt.config.get("accepted_losses"),
+        registry=dbt.config.get("registry"),
     )
 """
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 CUSTOMERS = "shop.public.customers"
 ORDERS = "shop.public.orders"
 # Items and stock share this one.
@@ -92,15 +94,18 @@ FINAL = """
 """
 
 
-def write_project(folder: Path, port: int, **config: Any) -> None:
+def write_project(folder: Path, port: int, packages: str = CONNECTOR, **config: Any) -> None:
     """A project with the landing model alone."""
     settings = {
-        "spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
+        "spark.jars.packages": packages,
         "spark.cdc.kafka.bootstrap.servers": f"127.0.0.1:{port}",
         "spark.cdc.kafka.default.api.timeout.ms": 6000,
         "spark.cdc.kafka.request.timeout.ms": 3000,
         # Ignored without SASL, and in no log.
         "spark.cdc.kafka.sasl.jaas.config": SECRET,
+        # Used where the model has a registry.
+        "spark.cdc.registry.user": "landing",
+        "spark.cdc.registry.password": SECRET,
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": 1,
         "spark.sql.codegen.wholeStage": False,

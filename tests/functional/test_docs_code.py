@@ -228,6 +228,8 @@ NOT_RUN = {
     "docs/kafka.md: models/messages.py": "tests/e2e/test_topics.py has a broker",
     "docs/kafka.md: models/messages.yml": "tests/e2e/test_topics.py has a broker",
     "docs/kafka.md: server_side_parameters:": "tests/e2e/test_topics.py has a broker",
+    "docs/kafka.md: models/messages.yml (2)": "tests/e2e/test_registry.py has a registry",
+    "docs/kafka.md: profiles.yml": "tests/e2e/test_registry.py has a registry",
     "docs/kafka.md: sources:": "tests/e2e/test_topics.py declares such tables",
     "docs/kafka.md: - name: items": "tests/e2e/test_topics.py declares such tables",
     **{
