@@ -47,6 +47,12 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         "strategy": "`cdc.scd2`; required",
         "unique_key": "the columns of the key, as declared; required",
         "partition_by": "further columns to partition by, after `_cdc_is_latest`",
+        "file_format": "`delta` or `iceberg`",
+        "write_mode": (
+            "`merge-on-read` to mark changed rows in files beside, `copy-on-write` to write their"
+            " files again"
+        ),
+        "format_version": "with `iceberg`: 2, the default, or 3",
         "tblproperties": "further table properties; the change feed is on unless they turn it off",
     },
     "Final table: a model whose body is `cdc.current`": {
@@ -57,7 +63,11 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         ),
         "unique_key": "the columns of the key, as declared; required for `incremental`",
         "partition_by": "columns to partition by, also computed ones of the declaration",
-        "file_format": "`delta`, or `parquet` with `insert_overwrite` for plain Parquet files",
+        "file_format": (
+            "`delta`, `iceberg`, or `parquet` with `insert_overwrite` for plain Parquet files"
+        ),
+        "write_mode": "see the history",
+        "format_version": "see the history",
         "incremental_predicates": "further conditions on the rows that a MERGE compares",
         "tblproperties": "further table properties",
     },
@@ -68,8 +78,8 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
 }
 # Options that the macros look at without giving them a meaning of their own.
 PASSED_ON = {
-    "alias", "contract", "grants", "meta", "on_schema_change", "persist_docs", "pre-hook",
-    "pre_hook", "post-hook", "post_hook",
+    "alias", "clustered_by", "contract", "grants", "location_root", "meta", "on_schema_change",
+    "persist_docs", "pre-hook", "pre_hook", "post-hook", "post_hook",
 }  # fmt: skip
 VARIABLES = {
     "cdc_rebuild": (

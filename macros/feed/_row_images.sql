@@ -25,11 +25,14 @@
     {%- set is_there = cdc._is_there(relation) -%}
     {#- The files of format version 3 have columns of their own. -#}
     {%- set columns = "select " ~ (cdc._column_list(cdc._column_types(relation).keys() | list) if is_there else "*") -%}
-    {%- set images = [columns ~ ", '' as _change_type, cast(0 as bigint) as _commit_version, current_timestamp() as _commit_timestamp from "
-        ~ relation ~ " where false"] -%}
-    {%- for image in (adapter.iceberg_images(relation | string, first | int, last if last is none else last | int) if is_there else []) -%}
-        {%- do images.append(columns ~ ", " ~ ("'delete'" if image.is_before else "'insert'") ~ " as _change_type, cast(" ~ image.version
-            ~ " as bigint) as _commit_version, timestamp " ~ cdc._literal(image.timestamp) ~ " as _commit_timestamp from " ~ image.relation) -%}
+    {%- set images = [columns ~ ", '' as _change_type, cast(0 as bigint) as _commit_version,"
+        ~ " current_timestamp() as _commit_timestamp from " ~ relation ~ " where false"] -%}
+    {%- set found = adapter.iceberg_images(relation | string, first | int, last if last is none else last | int)
+        if is_there else [] -%}
+    {%- for image in found -%}
+        {%- do images.append(columns ~ ", '" ~ ("delete" if image.is_before else "insert") ~ "' as _change_type, cast("
+            ~ image.version ~ " as bigint) as _commit_version, timestamp " ~ cdc._literal(image.timestamp)
+            ~ " as _commit_timestamp from " ~ image.relation) -%}
     {%- endfor -%}
     {{ return("(" ~ (images | join(" union all ")) ~ ")") }}
 {%- endmacro %}

@@ -69,8 +69,9 @@
     {%- endfor -%}
     {%- if known.get("format-version", "0") | int > declared.get("format-version", "9") | int -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ relation ~ " has format version " ~ known["format-version"] ~ " of Iceberg, and " ~ node.name ~ " declares `format_version: "
-            ~ declared["format-version"] ~ "`. No table goes back to an older one. Nothing was written. Declare `format_version: "
+            "cdc: " ~ relation ~ " has format version " ~ known["format-version"] ~ " of Iceberg, and " ~ node.name
+            ~ " declares `format_version: " ~ declared["format-version"] ~ "`. No table goes back to an older one."
+            ~ " Nothing was written. Declare `format_version: "
             ~ known["format-version"] ~ "`, or drop the table and build it again."
         ) -%}
     {%- endif -%}
@@ -106,7 +107,8 @@
                 ~ " `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
         {%- endif -%}
         {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
-            {%- do problems.append(at ~ "file_format: iceberg` and `" ~ ("clustered_by" if node.config.get("clustered_by") else "location_root")
+            {%- do problems.append(at ~ "file_format: iceberg` and `"
+                ~ ("clustered_by" if node.config.get("clustered_by") else "location_root")
                 ~ "`: the catalog decides where the files of a table are. Remove it.") -%}
         {%- endif -%}
     {%- endif -%}

@@ -203,6 +203,7 @@ REPLACED = {
 PRINTING = {"doctor", "explain", "metrics", "report", "status"}
 
 TAKEN = "tests/functional/history/test_bootstrap.py takes such snapshots"
+ICEBERG = "tests/functional/history/test_iceberg.py builds such tables"
 NOT_RUN = {
     "README.md: packages.yml": "a placeholder for the address; the tests install the folder",
     "README.md: my_profile:": "the profile of the tests, whose tables are elsewhere",
@@ -212,6 +213,10 @@ NOT_RUN = {
     "docs/batch.md: create or replace view stg_shop__customers as with raw_event": (
         "shortened; tests/rendered/sql has the whole statements"
     ),
+    "docs/iceberg.md: profiles.yml": ICEBERG,
+    "docs/iceberg.md: snapshots/customers_history.yml": ICEBERG,
+    "docs/iceberg.md: models/customers.sql": ICEBERG,
+    "docs/iceberg.md: iceberg_catalog: lake": "a catalog elsewhere",
     "docs/bootstrap.md: bootstrap:": TAKEN,
     "docs/bootstrap.md: bootstrap: (2)": TAKEN,
     "docs/bootstrap.md: bootstrap: (3)": TAKEN,

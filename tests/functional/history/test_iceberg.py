@@ -561,6 +561,10 @@ class TestChangesOfIceberg:
         outcome = {r.node.name: r.message for r in run_dbt(["run", "--select", "things_feed"])}
         assert outcome["things_feed"] == "nothing new"
 
+    def refusal(self, model: str, *more: str) -> str:
+        results = run_dbt(["run", "--select", model, *more], expect_pass=False)
+        return {r.node.name: str(r.message) for r in results}[model]
+
     @pytest.mark.usefixtures("package")
     def test_changes_that_are_gone(self, project: Any, spark: Any) -> None:
         table = f"{project.test_schema}.things"
@@ -569,18 +573,16 @@ class TestChangesOfIceberg:
             f"call {CATALOG}.system.expire_snapshots(table => '{table}', older_than =>"
             " current_timestamp(), retain_last => 1)"
         )
-        results = run_dbt(["run", "--select", "things_feed"], expect_pass=False)
-        assert "Iceberg snapshots expired" in str(results.results[-1].message)
-        assert "dbt build --full-refresh --select things_feed" in str(results.results[-1].message)
-        results = run_dbt(["run", "--select", "things_feed", "--full-refresh"], expect_pass=False)
-        assert "Read from there, `from_version=" in str(results.results[-1].message)
+        said = self.refusal("things_feed")
+        assert "Iceberg snapshots expired" in said
+        assert "dbt build --full-refresh --select things_feed" in said
+        assert "Read from there, `from_version=" in self.refusal("things_feed", "--full-refresh")
 
         table = f"{project.test_schema}.whole"
         oldest = f"select snapshot_id from {CATALOG}.{table}.history order by made_current_at"
         first = spark.sql(oldest).collect()[1][0]
         spark.sql(f"call {CATALOG}.system.rollback_to_snapshot('{table}', {first})")
-        results = run_dbt(["run", "--select", "whole_feed"], expect_pass=False)
-        assert "rolled back" in str(results.results[-1].message)
+        assert "rolled back" in self.refusal("whole_feed")
 
 
 def table_of(lake: Lake, table: str) -> str:

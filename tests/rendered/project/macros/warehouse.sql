@@ -104,6 +104,11 @@
 {%- endmacro %}
 
 
+{% macro default__commits_since(relation, version) -%}
+    {{ return({"commits": [], "are_all": true}) }}
+{%- endmacro %}
+
+
 {% macro default__raw_version(d) -%}
     {{ return(none) }}
 {%- endmacro %}
