@@ -87,8 +87,9 @@
     {%- set mode = node.config.get("write_mode") -%}
     {%- set version = node.config.get("format_version") -%}
     {%- if mode is not none and (mode not in ["copy-on-write", "merge-on-read"] or format not in ["delta", "iceberg"]) -%}
-        {%- do problems.append(at ~ "write_mode: " ~ mode ~ "`" ~ (". It is `copy-on-write` or `merge-on-read`." if format in ["delta",
-            "iceberg"] else " and `file_format: " ~ format ~ "`, whose files are always written again. Remove it.")) -%}
+        {%- do problems.append(at ~ "write_mode: " ~ mode ~ "`" ~ (". It is `copy-on-write` or `merge-on-read`."
+            if format in ["delta", "iceberg"]
+            else " and `file_format: " ~ format ~ "`, whose files are always written again. Remove it.")) -%}
     {%- endif -%}
     {%- if version is not none and (format != "iceberg" or version | string not in ["2", "3"]) -%}
         {%- do problems.append(at ~ "format_version: " ~ version ~ "`" ~ (". It is 2 or 3." if format == "iceberg"
@@ -102,9 +103,9 @@
                 ~ " tables. Add `iceberg_catalog: lake` to it, which needs `type: sparkcdc` with Spark inside dbt's process; or use"
                 ~ " `file_format: delta`.") -%}
         {%- elif not node.schema.startswith(catalog ~ ".") -%}
-            {%- do problems.append(at ~ "file_format: iceberg`, and its schema is `" ~ node.schema ~ "`, which is not in the catalog `"
-                ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own: have it return"
-                ~ " `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and its schema is `" ~ node.schema ~ "`, which is not in the"
+                ~ " catalog `" ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own: have it"
+                ~ " return `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
         {%- endif -%}
         {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
             {%- do problems.append(at ~ "file_format: iceberg` and `"
