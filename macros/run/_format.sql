@@ -98,7 +98,7 @@
     {#- What is not materialized as a table has no format. -#}
     {%- if format == "iceberg" and node.config.materialized in ["snapshot", "incremental", "table"] -%}
         {%- set catalog = target.get("iceberg_catalog") -%}
-        {%- if target.type != "sparkcdc" or not catalog -%}
+        {%- if not catalog -%}
             {%- do problems.append(at ~ "file_format: iceberg`, and the profile's target `" ~ target.name ~ "` has no catalog for such"
                 ~ " tables. Add `iceberg_catalog: lake` to it, which needs `type: sparkcdc` with Spark inside dbt's process; or use"
                 ~ " `file_format: delta`.") -%}
