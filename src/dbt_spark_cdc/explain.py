@@ -95,7 +95,7 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
         now: The present.
     """
     table, unread, raw = found.table, found.unread, found.raw
-    missing = [stored.node["name"] for stored in found.stored if stored.table is None]
+    missing = [stored.node["name"] for stored in found.stored if not stored.may_be_there]
     steps = []
     if raw:
         files = project.external_folder(raw.node)
@@ -109,7 +109,9 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
             steps.append(Step("nothing", name, "a view: it reads the history whenever it is asked"))
             continue
         stored = found.of(node)
-        if stored.table is None:
+        if stored.problem:
+            steps.append(Step("write", name, f"nobody knows what: {stored.problem}"))
+        elif stored.table is None:
             steps.append(Step("write", name, "the first build makes it, from all events"))
         elif node is table.final and table.history:
             behind = found.unread_versions or 0
@@ -269,12 +271,12 @@ def query(found: TableStatus, key: Mapping[str, str]) -> str:
     order = f"_seq, if(_op in ('D', 'T') or not {here}, 1, 0), _event_id, _arrived"
     columns = f"*, {here} as {_IS_HERE}"
     parts = [_part("event", _ref(events), f"{at_key} or _op = 'T'", order, columns)]
-    if table.history and found.of(table.history).table:
+    if table.history and found.of(table.history).may_be_there:
         where = f"_entity_id in ({entities})" if table.resolver else _condition(table, key)
         parts.append(_part("version", _ref(table.history), where, "_cdc_created_at, _seq"))
     final = table.final
     is_view = final is not None and final["config"]["materialized"] == "view"
-    if final and (is_view or found.of(final).table):
+    if final and (is_view or found.of(final).may_be_there):
         parts.append(_part("current", _ref(final), _condition(table, key), "1"))
     return "\nunion all\n".join(parts)
 

@@ -67,6 +67,11 @@ class Stored:
     problem: str = ""
 
     @property
+    def may_be_there(self) -> bool:
+        """Whether the table is there, or nobody here can know."""
+        return self.table is not None or bool(self.problem)
+
+    @property
     def small_files(self) -> int:
         """How many files are small enough to be put together."""
         files = self.table.files.values() if self.table else []
@@ -192,6 +197,9 @@ class Logs:
         Args:
             node: A node of the manifest.
         """
+        if node["config"].get("file_format") == "iceberg":
+            reason = "it is a table of Iceberg, and this reads Delta's logs: query the ledger"
+            return Stored(node, None, None, f"{reason} {self._project.ledger_name} instead")
         folder = self._project.folder(node)
         if folder is None:
             reason = self._project.elsewhere or "its location_root is on no disk of this machine"
@@ -270,14 +278,15 @@ def _status(
     found.stored = [logs.of(node) for node in table.nodes if _has_log(node)]
     found.raw = logs.of(table.source) if table.source else None
     raw = found.raw.table if found.raw else None
-    reader = logs.of(table.reader).table
+    stored = logs.of(table.reader)
+    reader = stored.table
     checkpoint = newest_checkpoint(reader)
     found.runs = runs_of(table, ledger, reader, raw)
     found.high_water_mark = checkpoint.get("read_to")
     files = project.external_folder(table.source) if table.source and raw is None else None
     if files and reader:
         found.unread = _unread_files(files, _read_at(project, table, found.runs))
-    else:
+    elif reader or not stored.may_be_there:
         found.unread = _unread(table, raw, reader, checkpoint, logs)
     found.unread_versions = _unread_versions(table, logs)
     found.newest_event = _newest_event(table, logs)
