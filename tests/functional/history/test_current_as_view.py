@@ -104,7 +104,7 @@ class TestCurrentAsView:
 
         # There is nothing to compare with before the first build.
         _, output = run_dbt_and_capture(["test", "-s", "items_now"], expect_pass=False)
-        assert "`items`, which it is compared with, does not exist. Build it first" in output
+        assert ".items, which it is compared with, does not exist. Build it first" in output
 
         arrives("(1, 'a', 1, 'I', 1), (2, 'b', 2, 'I', 1), (3, 'c', 3, 'I', 1)")
         build()
