@@ -442,6 +442,7 @@ def test_tables_equal_a_live_postgresql(tmp_path: Path, broker_folder: Path, spa
                 clients = [pool.submit(shop.work, number, done) for number in range(CLIENTS)]
                 if BUILDS > 0:
                     build(project)
+                until(connector.remembers, "no position was written")
                 for _ in range(KILLS):
                     time.sleep(2)
                     connector.kill()
@@ -653,6 +654,7 @@ def test_tables_equal_a_live_mariadb(tmp_path: Path, broker_folder: Path, spark:
                 store.change(dice)
             if BUILDS > 0:
                 build(project)
+            until(connector.remembers, "no position was written")
             connector.kill()
             for _ in range(100):
                 store.change(dice)
