@@ -130,7 +130,9 @@ def _hive(folder: Folder, options: Options, password: str) -> dict[str, str]:
         "datanucleus.connectionPool.maxPoolSize": "5",
         "hive.metastore.warehouse.dir": str(folder.warehouse),
         "hive.exec.local.scratchdir": str(folder.local / "hive"),
-        "hive.downloaded.resources.dir": str(folder.local / "resources"),
+        # Hive makes a session's folder when it begins, fails where another session makes it at that
+        # moment, and removes it when it ends: each has its own.
+        "hive.downloaded.resources.dir": str(folder.local / "${hive.session.id}_resources"),
         "hive.server2.logging.operation.enabled": "false",
     }
 

@@ -150,10 +150,12 @@
 
 {#-
     A temporary view of files, or of anything else that a reader of Spark reads. CSV is read as RFC 4180 has it, and strictly: a row with
-    another number of fields stops the copy, for Spark would cut it or fill it up.
+    another number of fields stops the copy, for Spark would cut it or fill it up. An empty field is NULL, and a quoted one is empty text:
+    Spark takes both for NULL, unless its name for NULL is one that no field has.
 -#}
 {% macro _file_view(name, given) -%}
-    {%- set options = {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST", "enforceSchema": "false"}
+    {%- set options = {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST", "enforceSchema": "false",
+        "nullValue": "\u0001null\u0001"}
         if given.format | lower == "csv" else {"mode": "FAILFAST"} if given.format | lower == "json" else {} -%}
     {%- set by_lower_name = {} -%}
     {%- for option in options -%}{%- do by_lower_name.update({option | lower: option}) -%}{%- endfor -%}

@@ -142,6 +142,13 @@ class Connector:
         assert "FAILED" not in states, self.log()[-6000:]
         return states == ["RUNNING"]
 
+    def remembers(self) -> bool:
+        """Whether it has written a position behind its first snapshot.
+
+        One that is killed before reads the tables again, and deletes from between are in no event.
+        """
+        return bool(self.offsets()) and '"snapshot_completed":false' not in self.offsets()
+
     def kill(self) -> None:
         """Ends the process as a machine does that goes away."""
         assert self.process is not None

@@ -442,6 +442,7 @@ def test_tables_equal_a_live_postgresql(tmp_path: Path, broker_folder: Path, spa
                 clients = [pool.submit(shop.work, number, done) for number in range(CLIENTS)]
                 if BUILDS > 0:
                     build(project)
+                until(connector.remembers, "no position was written")
                 for _ in range(KILLS):
                     time.sleep(2)
                     connector.kill()
@@ -488,6 +489,8 @@ def open_during_snapshot(shop: Shop, connector: Connector) -> None:
     connection = psycopg.connect(shop.conninfo)
     shop.write("select pg_create_logical_replication_slot('debezium', 'pgoutput')")
     connection.execute("update documents set title = 'open' where id = 1")
+    # No event has what these rows were before: the tables are read later than this.
+    shop.write("delete from audit.changes where place = 'lines' and starts_with(key, '1/')")
     shop.write("update lines set amount = 0 where order_id = 1")
     connector.start()
     until(lambda: "Processing messages" in connector.log(), "no streaming")
@@ -509,9 +512,9 @@ MARIADB = """
 create database shop character set utf8mb4;
 use shop;
 create table items (
-  warehouse int, sku varchar(20), v bigint, price decimal(12,2), pieces bigint unsigned,
-  sold tinyint(1), at timestamp(6) null, local datetime(6), day date, raw varbinary(20),
-  doc json, kind enum('a', 'b'), ratio double, primary key (warehouse, sku)
+  warehouse int, sku varchar(20) collate utf8mb4_bin, v bigint, price decimal(12,2),
+  pieces bigint unsigned, sold tinyint(1), at timestamp(6) null, local datetime(6), day date,
+  raw varbinary(20), doc json, kind enum('a', 'b'), ratio double, primary key (warehouse, sku)
 );
 create table notes (id int primary key, v bigint, body text);
 """
@@ -651,6 +654,7 @@ def test_tables_equal_a_live_mariadb(tmp_path: Path, broker_folder: Path, spark:
                 store.change(dice)
             if BUILDS > 0:
                 build(project)
+            until(connector.remembers, "no position was written")
             connector.kill()
             for _ in range(100):
                 store.change(dice)

@@ -7,6 +7,12 @@
 
 {%- set keys = cdc._as_list(unique_key) %}
 {%- set columns = cdc._column_names(compare_to) if execute else ["_"] %}
+{%- if not columns and flags.WHICH not in ["compile", "generate", "list", "parse"] %}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: matches_source of " ~ model ~ ": " ~ compare_to ~ ", which it is compared with, does not exist. Build it first, or "
+        ~ "select it too."
+    ) -%}
+{%- endif %}
 {%- set list = cdc._column_list(columns) %}
 
 {%- if keys %}

@@ -177,6 +177,8 @@ def test_no_command_and_no_setting_of_sessions_has_a_secret(
         for found in ET.parse(files["hive-site.xml"]).getroot()
     }
     assert hive["javax.jdo.option.ConnectionPassword"] == secrets["metastore"]
+    # Sessions that begin at the same moment do not make the same folder.
+    assert "${hive.session.id}" in hive["hive.downloaded.resources.dir"]
     for name in spark.commands(options):
         variables = spark.environment(folder, name, secrets)
         assert "SPARK_MASTER_HOST" not in variables and "DBT_ENV_SECRET_OTHER" not in variables

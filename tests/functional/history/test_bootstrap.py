@@ -300,6 +300,7 @@ CSV = (
     '2,"",,2,1.234,2000-02-29,\n'
     "3,Old,c@x,3,7.00,2001-01-01,\\x\n"
     "4,\\back\\slash,d@x,4,0,,\\x01\n"
+    '5,"",,5,1,,\n'  # empty text, which is not NULL
 )
 
 
@@ -421,7 +422,9 @@ class TestFormats:
         customers += " from {s}.customers_final where _cdc_deleted_at is null order by id"
         first = (1, 'Ann "Nan", Lee\nsecond line', "12.50", "1999-12-31", "00FF")
         third = (3, "Old", "7.00", "2001-01-01", "")
-        assert rows(project, customers) == [first, third, (4, "\\back\\slash", "0.00", None, "01")]
+        fourth = (4, "\\back\\slash", "0.00", None, "01")
+        fifth = (5, "", "1.00", None, None)
+        assert rows(project, customers) == [first, third, fourth, fifth]
         hashed = rows(project, "select length(mail) from {s}.customers_final where id = 1")
         assert hashed == [(64,)]
         bad = rows(project, "select _reason, _payload, _origin from {s}.bad_customers")
@@ -453,7 +456,7 @@ class TestFormats:
             messages,
         )
         run_dbt(["build"])
-        assert rows(project, customers) == [first, (2, "two", "1.23", None, None), third]
+        assert rows(project, customers) == [first, (2, "two", "1.23", None, None), third, fifth]
         # A type that was too narrow: the rows of the snapshot are read again.
         declared = Path(project.project_root) / "models" / "sources.yml"
         declared.write_text(FORMATS.replace("decimal(10,2)", "decimal(12,3)"))

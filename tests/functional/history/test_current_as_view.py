@@ -102,6 +102,10 @@ class TestCurrentAsView:
         def arrives(*events: str) -> None:
             project.run_sql(f"insert into {raw} values {', '.join(events)}")
 
+        # There is nothing to compare with before the first build.
+        _, output = run_dbt_and_capture(["test", "-s", "items_now"], expect_pass=False)
+        assert ".items, which it is compared with, does not exist. Build it first" in output
+
         arrives("(1, 'a', 1, 'I', 1), (2, 'b', 2, 'I', 1), (3, 'c', 3, 'I', 1)")
         build()
         assert kind() == "VIEW"
