@@ -28,7 +28,7 @@
     {%- set images = [columns ~ ", '' as _change_type, cast(0 as bigint) as _commit_version,"
         ~ " current_timestamp() as _commit_timestamp from " ~ relation ~ " where false"] -%}
     {%- set found = adapter.iceberg_images(relation | string, first | int, last if last is none else last | int)
-        if is_there else [] -%}
+        if is_there and (last is none or last >= first) else [] -%}
     {%- for image in found -%}
         {%- do images.append(columns ~ ", '" ~ ("delete" if image.is_before else "insert") ~ "' as _change_type, cast("
             ~ image.version ~ " as bigint) as _commit_version, timestamp " ~ cdc._literal(image.timestamp)

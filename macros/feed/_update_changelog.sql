@@ -86,7 +86,7 @@
     {%- set target = cdc._relation_of(node) -%}
     {%- if not cdc._reads_a_part() -%}
         {%- set position = cdc._changelog_position(source, cdc._shown_to(source)) -%}
-        {%- do cdc._set_checkpoint(target, dict(position, first=true), cdc._creation(target)) -%}
+        {%- do cdc._set_checkpoint(target, dict(position, first=true), cdc._creation()) -%}
     {%- endif -%}
     {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values(), node)) }}
 {%- endmacro %}

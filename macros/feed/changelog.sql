@@ -16,6 +16,7 @@
     {%- endif -%}
     {%- set node = cdc._node_of(relation) -%}
     {%- do cdc._refuse_changelog(model, relation, node, from_version, to_version) -%}
+    {%- set to_version = -1 if cdc._is_iceberg(cdc._relation_of(node)) and cdc._goes_on(model) else to_version -%}
     {{ return(cdc._row_changes(node, from_version or 0, to_version, relation.limit == 0)) }}
 {%- endmacro %}
 
@@ -58,6 +59,17 @@
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ reader.name ~ " " ~ (problems | join("\n  It also "))) -%}
     {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    Whether a consumer goes on from its checkpoint, so that nobody runs its body: changes that would have to be looked up for it may
+    have expired.
+-#}
+{% macro _goes_on(reader) -%}
+    {%- set target = cdc._relation_of(reader) -%}
+    {{ return(reader.config.materialized == "incremental" and not should_full_refresh() and load_relation(target) is not none
+        and cdc._read_checkpoint(target).get("version") is not none) }}
 {%- endmacro %}
 
 

@@ -27,6 +27,6 @@ where dbt_scd_id is not null
     {%- set window = cdc._read_window(spec, {}, node) -%}
     {%- set run = {"run": cdc._run_record(spec, {"read": window.raw_rows, "watermark_after": window.read_to})}
         if spec.declaration and not spec.follows else {} -%}
-    {%- do cdc._set_checkpoint(spec.relation, dict(window.position, **run), cdc._creation(spec.relation)) -%}
+    {%- do cdc._set_checkpoint(spec.relation, dict(window.position, **run), cdc._creation()) -%}
     {{ return(window) }}
 {%- endmacro %}

@@ -33,7 +33,7 @@
                         row_number() over (partition by {{ keys }} order by _seq desc, _seq_end desc nulls first) = 1 as _cdc_is_latest
                     from {{ relation }}
                 {%- endset -%}
-                {%- do cdc._commit_with_checkpoint(relation, position, cdc._creation(relation), statement) -%}
+                {%- do cdc._commit_with_checkpoint(relation, position, cdc._creation(), statement) -%}
             {%- endif -%}
         {%- endif -%}
     {%- endfor -%}

@@ -35,7 +35,7 @@
                 {{ return({"cdc.checkpoint": tojson(seen.position)}) }}
             {%- endif -%}
             {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
-            {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint), cdc._creation(target)) -%}
+            {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint), cdc._creation()) -%}
         {%- endif -%}
         {{ return(cdc._table_features(seen.types.values(), node)) }}
     {%- endif -%}

@@ -39,10 +39,11 @@
 
 {#-
     The text of a checkpoint.
-      operation   how Delta's name for the operation of its commit ends; empty where only one statement can carry it
+      operation   how Delta's name for the operation of its commit ends; empty where only one statement can carry it. Iceberg has no
+                  names for operations: a checkpoint counts once there
 -#}
 {% macro _checkpoint_text(relation, position, operation="") -%}
-    {{ return(tojson(dict(position, cdc=relation | string, operation=operation))) }}
+    {{ return(tojson(dict(position, cdc=relation | string, operation="" if cdc._is_iceberg(relation) else operation))) }}
 {%- endmacro %}
 
 
@@ -67,9 +68,9 @@
 {%- endmacro %}
 
 
-{#- How Delta's name for the creation of a table from a query ends. Iceberg has no such name: a checkpoint counts once there. -#}
-{% macro _creation(relation) -%}
-    {{ return("" if cdc._is_iceberg(relation) else "TABLE AS SELECT") }}
+{#- How Delta's name for the creation of a table from a query ends. -#}
+{% macro _creation() -%}
+    {{ return("TABLE AS SELECT") }}
 {%- endmacro %}
 
 
