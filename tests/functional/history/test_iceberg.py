@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.tests.util import run_dbt, write_file
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
 from tests.functional.history import test_one_answer as one_answer
 from tests.functional.history import test_round_trip as round_trip
@@ -326,11 +326,9 @@ class TestWhatPeopleDo:
         run_dbt(["run-operation", "cdc_compact", "--args", "{keep_versions: 1, dry_run: false}"])
         lake.build()
         lake.check()
-        results = run_dbt(
-            ["run-operation", "cdc_erase", "--args", "{table: items_history, keys: [3]}"],
-            expect_pass=False,
-        )
-        assert "is a table of Iceberg" in str(results.results[0].message)
+        erase = ["run-operation", "cdc_erase", "--args", "{table: items_history, keys: [3]}"]
+        _, said = run_dbt_and_capture(erase, expect_pass=False)
+        assert "is a table of Iceberg" in said
 
     def test_declarations_that_change(self, lake: Lake) -> None:
         lake.arrive((1, "U", 2, "n"), (3, "U", 3, "n"))
