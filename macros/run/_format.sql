@@ -46,7 +46,6 @@
     {%- set properties = {
         "format-version": (node.config.get("format_version") or 2) | string,
         "write.wap.enabled": "true",
-        "write.parquet.compression-codec": "snappy",
     } -%}
     {%- for statement in ["delete", "update", "merge"] -%}
         {%- do properties.update({"write." ~ statement ~ ".mode": mode or "merge-on-read"}) -%}
@@ -62,6 +61,9 @@
     {%- if not declared -%}
         {{ return(none) }}
     {%- endif -%}
+    {%- for name, value in (node.config.get("tblproperties") or {}).items() if name in declared -%}
+        {%- do declared.update({name: value | string}) -%}
+    {%- endfor -%}
     {%- set known = cdc._table_properties(relation) -%}
     {%- set changed = {} -%}
     {%- for name, value in declared.items() if known.get(name) != value -%}

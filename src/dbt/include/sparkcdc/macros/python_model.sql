@@ -16,7 +16,7 @@
   {%- set view = (relation.schema ~ '__' ~ relation.identifier ~ '__result') | replace('.', '_') -%}
   {%- set statement -%}
     {%- if temporary -%}
-      create or replace table {{ relation }} using delta
+      create or replace table {{ relation }} using {{ 'iceberg' if config.get('file_format') == 'iceberg' else 'delta' }}
     {%- else -%}
       {{ sparkcdc__create_table_head(relation, config.get('file_format', 'delta')) }}
     {%- endif %} as select * from `{{ view }}`
