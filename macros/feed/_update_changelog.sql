@@ -15,6 +15,10 @@
     {%- set is_first = checkpoint.get("version") is none and cdc._is_empty(target) -%}
     {%- if is_first -%}
         {%- set read_to = -1 -%}
+        {%- if cdc._is_iceberg(source) and adapter.iceberg_shown_to(source | string) is none -%}
+            {%- do exceptions.raise_compiler_error("cdc: " ~ target ~ " was emptied while this build began. Nothing was written. Run it"
+                ~ " again.") -%}
+        {%- endif -%}
         {%- set now = cdc._shown_to(source) -%}
         {%- set changes_sql = node.compiled_code -%}
     {%- else -%}
@@ -44,7 +48,7 @@
     {%- for name in names -%}{%- do quoted.append(cdc._quoted(name)) -%}{%- endfor -%}
     {%- set written = cdc._write_changes(spec, {
         "changes": {"relation": rows},
-        "version": cdc._table_version(target),
+        "version": checkpoint.at,
         "columns": names,
         "new_rows": "true",
         "touched": 0,

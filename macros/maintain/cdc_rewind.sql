@@ -24,6 +24,10 @@
         {%- do cdc._refuse_unknown_run(node, commits, run) -%}
     {%- endif -%}
     {%- set first = commits | selectattr("run", "equalto", run) | map(attribute="version") | min -%}
+    {%- if first == commits | map(attribute="version") | min and not commits[-1].is_first -%}
+        {%- do exceptions.raise_compiler_error("cdc: the run " ~ run ~ " made the oldest snapshot of " ~ node.name ~ " that has not"
+            ~ " expired, so that there is nothing to go back to. Nothing was written. Rewind a later run.") -%}
+    {%- endif -%}
     {%- if first == commits | map(attribute="version") | min -%}
         {%- do exceptions.raise_compiler_error("cdc: the run " ~ run ~ " built " ~ node.name ~ ", and there is nothing before it."
             ~ " Nothing was written. To begin again, drop the table and build it: dbt build --select " ~ node.name) -%}
@@ -109,6 +113,7 @@
                     "timestamp": commit["timestamp"],
                     "operation": commit["operation"],
                     "id": commit.get("id"),
+                    "is_first": commit.get("is_first") is not false,
                     "checkpoint": checkpoint,
                     "run": (checkpoint.get("run") or {}).get("id"),
                 }) -%}

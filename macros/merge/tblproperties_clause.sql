@@ -6,6 +6,7 @@
 {% macro spark__tblproperties_clause() -%}
     {%- set properties = cdc._format_properties(model) -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
+        {%- do cdc._refuse_second_home(model, this) -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
         {%- set spec = cdc._declared_spec(model, model.compiled_code, this) -%}
         {%- do properties.update(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values(), model))) -%}
@@ -39,6 +40,7 @@
         {%- endif -%}
         {{ return(cdc._table_features(seen.types.values(), node)) }}
     {%- endif -%}
+    {%- do cdc._refuse_second_home(node, target) -%}
     {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
     {%- do cdc._refuse_remasking(spec) -%}
     {%- do cdc._first_window(spec, node) -%}

@@ -104,18 +104,27 @@
     {%- if not moved -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- do cdc._commit_position(relation, position) -%}
+    {%- set is_committed = cdc._commit_position(relation, position, last.at) -%}
     {%- do cdc._refuse_foreign_writes(relation, last.at) -%}
+    {%- if not is_committed -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: another build wrote " ~ relation ~ " while this one ran. Run it again when the other one is done."
+        ) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 
-{% macro _commit_position(relation, position) -%}
+{#-
+    The commit of a checkpoint alone. Returns whether it was made: Iceberg makes none where somebody wrote since a version.
+      version   none for a checkpoint that says of no row that it was read
+-#}
+{% macro _commit_position(relation, position, version=none) -%}
     {%- if cdc._is_iceberg(relation) -%}
-        {%- do adapter.commit_checkpoint(relation | string, cdc._checkpoint_text(relation, position)) -%}
-        {{ return(none) }}
+        {{ return(adapter.commit_checkpoint(relation | string, cdc._checkpoint_text(relation, position), version)) }}
     {%- endif -%}
     {%- do cdc._commit_with_checkpoint(relation, position, "SET TBLPROPERTIES",
         "alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
+    {{ return(true) }}
 {%- endmacro %}
 
 

@@ -61,7 +61,8 @@
     {%- if not declared -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- for name, value in (node.config.get("tblproperties") or {}).items() if name in declared -%}
+    {%- for name, value in (node.config.get("tblproperties") or {}).items()
+        if name in declared and name != "write.wap.enabled" -%}
         {%- do declared.update({name: value | string}) -%}
     {%- endfor -%}
     {%- set known = cdc._table_properties(relation) -%}
@@ -72,7 +73,8 @@
     {%- if known.get("format-version", "0") | int > declared.get("format-version", "9") | int -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ relation ~ " has format version " ~ known["format-version"] ~ " of Iceberg, and " ~ node.name
-            ~ " declares `format_version: " ~ declared["format-version"] ~ "`. No table goes back to an older one."
+            ~ (" declares `format_version: " ~ declared["format-version"] ~ "`" if node.config.get("format_version")
+            else " declares none, which means 2") ~ ". No table goes back to an older one."
             ~ " Nothing was written. Declare `format_version: "
             ~ known["format-version"] ~ "`, or drop the table and build it again."
         ) -%}
@@ -106,8 +108,8 @@
                 ~ " `file_format: delta`.") -%}
         {%- elif not node.schema.startswith(catalog ~ ".") -%}
             {%- do problems.append(at ~ "file_format: iceberg`, and its schema is `" ~ node.schema ~ "`, which is not in the"
-                ~ " catalog `" ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own: have it"
-                ~ " return `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
+                ~ " catalog `" ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own (or the snapshot a"
+                ~ " `target_schema`): have it return `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
         {%- endif -%}
         {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
             {%- do problems.append(at ~ "file_format: iceberg` and `"
@@ -133,6 +135,29 @@
             ~ ", and its " ~ ("snapshot" if is_history else "model") ~ " has `file_format: " ~ cdc._file_format(node)
             ~ "`. Nothing was written. " ~ ("Drop the table, and build it in the new format from the raw events: dbt build --select "
             if is_history else "Build the table in the new format from its history: dbt build --full-refresh --select ") ~ node.name
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    A table of events that is about to be built although it is there in the other format, whose tables are in another catalog: it would
+    begin from the raw events, which may not be all there any more.
+-#}
+{% macro _refuse_second_home(node, relation) -%}
+    {%- set catalog = target.get("iceberg_catalog") -%}
+    {%- if not catalog -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set is_iceberg = cdc._is_iceberg(relation) -%}
+    {%- set schema = relation.schema[catalog | length + 1:] if is_iceberg else catalog ~ "." ~ relation.schema -%}
+    {%- set other = api.Relation.create(database=none, schema=schema, identifier=relation.identifier, type="table") -%}
+    {%- if cdc._is_there(other) and "cdc.keys" in cdc._table_properties(other) -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ node.name ~ " is now declared with `file_format: " ~ cdc._file_format(node) ~ "`, and " ~ other ~ " holds its "
+            ~ ("versions" if node.resource_type == "snapshot" else "rows") ~ " as a table of " ~ ("Delta" if is_iceberg else "Iceberg")
+            ~ ". Built in the other format, it would have only what the raw events still give. Nothing was written. Take the change back;"
+            ~ " or, if all raw events are there, drop " ~ other ~ " (or rename it, to keep it) and build again."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

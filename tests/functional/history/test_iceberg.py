@@ -278,6 +278,19 @@ class TestWhatPeopleDo:
         lake.arrive((3, "U", 34, None), (5, "I", 5, "e"))
         lake.build()
         lake.check()
+        # A history that went back, and was compacted before anything was written.
+        for table in ("items_history", "alone"):
+            before = lake.snapshots_of(table)[-2]
+            lake.sql(
+                f"call {CATALOG}.system.rollback_to_snapshot('{table_of(lake, table)}', {before})"
+            )
+        run_dbt(["run-operation", "cdc_optimize", "--args", "{dry_run: false, min_small_files: 2}"])
+        lake.build("--select", "items")
+        found = lake.sql("select size from {s}.items where id = 3").collect()
+        open_now = lake.sql("select size from {s}.items_history where id = 3 and _seq_end is null")
+        assert found == open_now.collect()
+        lake.build()
+        lake.check()
 
     def test_operations(self, lake: Lake) -> None:
         lake.arrive((1, "I", 11, "a"), (3, "U", 3, "c"), (6, "U", 6, "f"), (7, "U", 7, "g"))
@@ -329,6 +342,20 @@ class TestWhatPeopleDo:
         erase = ["run-operation", "cdc_erase", "--args", "{table: items_history, keys: [3]}"]
         _, said = run_dbt_and_capture(erase, expect_pass=False)
         assert "is a table of Iceberg" in said
+
+    def test_a_table_in_the_other_format(self, lake: Lake) -> None:
+        root = lake.project.project_root
+        write_file(
+            ITEM_SNAPSHOT.format(more="").replace("iceberg", "delta"),
+            root,
+            "snapshots",
+            "snapshots.yml",
+        )
+        messages = lake.build("--no-partial-parse", "--select", "items_history", fails=True)
+        assert "holds its versions as a table of Iceberg" in messages["items_history"]
+        write_file(ITEM_SNAPSHOT.format(more=""), root, "snapshots", "snapshots.yml")
+        lake.build("--no-partial-parse")
+        lake.check()
 
     def test_declarations_that_change(self, lake: Lake) -> None:
         lake.arrive((1, "U", 2, "n"), (3, "U", 3, "n"))

@@ -25,9 +25,11 @@ CHECKPOINT = "cdc.checkpoint"
 CHECKPOINT_SETTING = f"spark.sql.iceberg.snapshot-property.{CHECKPOINT}"
 STAGED_AS = "wap.id"
 STAGING = "write.wap.enabled"
-# What a commit without rows carries beside its checkpoint: version and id of the last commit that
-# wrote rows, whose snapshot may have expired.
+# What a commit without rows carries beside its checkpoint: the id of the last commit with rows,
+# whose snapshot may have expired, and the versions from that one on.
 FOLLOWS = "cdc.follows"
+# Whether its checkpoint is that of before, as compaction commits it again.
+REPEATS = "cdc.repeats"
 # What Iceberg calls a commit that writes the same rows into other files, and Delta one of metadata.
 REWRITE = "replace"
 NO_ROWS = "SET TBLPROPERTIES"
@@ -45,7 +47,11 @@ COMPACTION = {
     "min-input-files": "2",
     "remove-dangling-deletes": "true",
 }
+# Commits between two compactions of a table.
+FEWEST_COMMITS = 16
 ATTEMPTS = 5
+# What Iceberg raises where somebody else committed first.
+CONFLICTS = ("ValidationException", "CommitFailedException")
 
 
 def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -65,9 +71,9 @@ def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -
         f"{prefix}.cache-enabled": "false",
         f"spark.sql.catalog.{IMAGES}": IMAGES_CATALOG,
     }
-    if not {f"{prefix}.type", f"{prefix}.catalog-impl"} & parameters.keys():
+    if not any(key.startswith(f"{prefix}.") for key in parameters.keys() - settings.keys()):
         settings[f"{prefix}.type"] = "hadoop"
-        settings[f"{prefix}.warehouse"] = Path(warehouse, name).as_uri()
+        settings[f"{prefix}.warehouse"] = f"file:{Path(warehouse, name)}"
     settings |= parameters
     packages = parameters.get("spark.jars.packages", "")
     if "iceberg-spark-runtime" not in packages + parameters.get("spark.jars", ""):
@@ -142,8 +148,9 @@ def commits(table: Any) -> Iterator[dict[str, Any]]:
         `version`: its sequence number, 0 of a table without rows. `operation`: append, overwrite,
         delete or replace; that of Delta for a commit which only carries a checkpoint.
         `userMetadata`: its checkpoint. `timestamp`: when it was made. `id`: that of its snapshot.
-        `is_first`: whether it has none before it. `follows`: version and id of the last commit with
-        rows, if it says so.
+        `is_first`: whether it has none before it. `follows`: of a commit without rows the versions
+        since the last one with rows, that one first, and `wrote` its id; empty for others.
+        `repeats`: whether it only has the checkpoint of before once more.
     """
     snapshot = table.currentSnapshot()
     if snapshot is None:
@@ -154,7 +161,9 @@ def commits(table: Any) -> Iterator[dict[str, Any]]:
             "timestamp": datetime.fromtimestamp(0, timezone.utc),
             "id": None,
             "is_first": True,
-            "follows": None,
+            "follows": [],
+            "wrote": "none",
+            "repeats": False,
         }
         return
     checkpoint = snapshot.summary().get(CHECKPOINT)
@@ -162,15 +171,17 @@ def commits(table: Any) -> Iterator[dict[str, Any]]:
         parent_id = snapshot.parentId()
         parent = None if parent_id is None else table.snapshot(parent_id)
         before = None if parent is None else parent.summary().get(CHECKPOINT)
-        follows = snapshot.summary().get(FOLLOWS)
+        wrote, *follows = str(snapshot.summary().get(FOLLOWS) or snapshot.snapshotId()).split(" ")
         yield {
             "version": int(snapshot.sequenceNumber()),
-            "operation": str(snapshot.operation()) if follows is None else NO_ROWS,
-            "userMetadata": None if checkpoint == before else checkpoint,
+            "operation": NO_ROWS if follows else str(snapshot.operation()),
+            "userMetadata": checkpoint if follows or checkpoint != before else None,
             "timestamp": datetime.fromtimestamp(snapshot.timestampMillis() / 1000, timezone.utc),
             "id": int(snapshot.snapshotId()),
             "is_first": parent_id is None,
-            "follows": follows and tuple(follows.split(" ")),
+            "follows": [int(version) for version in follows],
+            "wrote": wrote,
+            "repeats": snapshot.summary().get(REPEATS) == "true",
         }
         snapshot, checkpoint = parent, before
 
@@ -201,7 +212,7 @@ def commits_since(table: Any, version: int) -> tuple[list[dict[str, Any]], bool]
         if commit["version"] <= version:
             return found, commit["version"] == version
         found.append(commit)
-        if commit["follows"] and int(commit["follows"][0]) <= version:
+        if version in commit["follows"]:
             return found, True
     return found, version == 0 and bool(found) and found[-1]["is_first"]
 
@@ -213,21 +224,23 @@ def last_write(table: Any, maintenance: list[str]) -> str:
         table: See `load`.
         maintenance: Operations that change no rows.
     """
-    _, _, snapshot = _last_state(table, maintenance)
-    return f"{table.uuid().toString()} {snapshot}"
+    _, _, wrote = _last_state(table, maintenance)
+    return f"{table.uuid().toString()} {wrote}"
 
 
 def _last_state(
     table: Any, maintenance: Collection[str] = (REWRITE, NO_ROWS)
-) -> tuple[str | None, str, str]:
-    """The newest checkpoint, and the version and the id of the last commit that wrote rows."""
-    checkpoint, version, snapshot = None, "0", "none"
+) -> tuple[str | None, list[int], str]:
+    """The newest checkpoint, and what the next commit without rows would say that it follows."""
+    checkpoint, wrote = None, "none"
+    versions: list[int] = []
     for commit in commits(table):
         checkpoint = checkpoint or commit["userMetadata"]
-        version, snapshot = commit["follows"] or (str(commit["version"]), str(commit["id"]))
+        versions += [commit["version"], *commit["follows"]]
+        wrote = commit["wrote"]
         if commit["follows"] or commit["operation"] not in maintenance:
             break
-    return checkpoint, version, snapshot
+    return checkpoint, sorted(set(versions)), wrote
 
 
 def table_bytes(table: Any) -> int | None:
@@ -265,12 +278,18 @@ def files(table: Any) -> dict[str, int]:
 def compaction_pays(table: Any) -> bool:
     """Returns whether a table has so many small files that putting them together pays.
 
+    A table of many partitions has many small files in any case: some commits have to be there since
+    the last time.
+
     Args:
         table: See `load`.
     """
     known = files(table)
     small = known["data"] - known["bytes"] // LARGE_FILE_BYTES
-    return bool(small + known["deletes"] >= MOST_SMALL_FILES)
+    if small + known["deletes"] < MOST_SMALL_FILES:
+        return False
+    latest = newest_commits(table, FEWEST_COMMITS)
+    return not any(commit["operation"] == REWRITE for commit in latest)
 
 
 def compact(spark: Any, execute: Callable[[str], Any], name: str) -> None:
@@ -283,34 +302,38 @@ def compact(spark: Any, execute: Callable[[str], Any], name: str) -> None:
         execute: Runs a statement.
         name: The table's name in SQL.
     """
-    before = _last_state(load(spark, name))
     catalog, _, table = name.replace("`", "").partition(".")
+    version = newest_commits(load(spark, name), 1)[0]["version"]
     procedure = f"call {catalog}.system"
     options = ", ".join(map(literal, itertools.chain(*COMPACTION.items())))
     execute(f"{procedure}.rewrite_data_files(table => {literal(table)}, options => map({options}))")
     execute(f"{procedure}.rewrite_manifests({literal(table)})")
-    if before[0] and before == _last_state(load(spark, name)):
-        commit_checkpoint(spark, name, before[0])
+    checkpoint, _, _ = _last_state(load(spark, name))
+    if checkpoint:
+        commit_checkpoint(spark, name, checkpoint, version, repeats=True)
 
 
 def expire(execute: Callable[[str], Any], name: str, hours: int, dry_run: bool) -> int:
-    """Removes snapshots of a table that are older than some time, and the files of none.
+    """Removes snapshots of a table that are older than some time, and files that belong to none.
 
     Args:
         execute: Runs a statement and returns its rows.
         name: The table's name in SQL.
         hours: The time.
-        dry_run: Whether only to look for files that no snapshot has.
+        dry_run: Whether only to look.
 
     Returns:
-        How many files were removed; of a dry run, how many belong to no snapshot.
+        How many files were removed; of a dry run, how many snapshots are older and how many files
+        belong to none.
     """
     catalog, _, table = name.replace("`", "").partition(".")
     procedure = f"call {catalog}.system"
     (then,) = execute(f"select string(current_timestamp() - interval {hours} hours)")[0]
     older = f"table => {literal(table)}, older_than => timestamp {literal(then)}"
-    expired = 0
-    if not dry_run:
+    if dry_run:
+        older_ones = f"select count(*) - 1 from {name}.snapshots where committed_at < timestamp"
+        expired = max(0, execute(f"{older_ones} {literal(then)}")[0][0])
+    else:
         counts = execute(f"{procedure}.expire_snapshots({older}, retain_last => 1)")[0]
         expired = sum(int(count or 0) for count in counts)
     orphans = execute(f"{procedure}.remove_orphan_files({older}, dry_run => {dry_run})")
@@ -327,30 +350,35 @@ def roll_back(table: Any, snapshot: int) -> None:
     table.manageSnapshots().rollbackTo(snapshot).commit()
 
 
-def commit_checkpoint(spark: Any, name: str, checkpoint: str) -> None:
+def commit_checkpoint(
+    spark: Any, name: str, checkpoint: str, version: int | None, *, repeats: bool = False
+) -> bool:
     """Writes a checkpoint in a commit without rows.
 
     Args:
         spark: The session.
         name: The table's name in SQL.
         checkpoint: Its text.
+        version: The version since which nobody else may have written; None for one that says of
+            nothing that it was read.
+        repeats: Whether it is the checkpoint that the table has.
 
-    Raises:
-        DbtRuntimeError: Somebody keeps writing the table.
+    Returns:
+        False if somebody else wrote. Nothing was committed then.
     """
     for _ in range(ATTEMPTS):
         table = load(spark, name)
-        _, version, snapshot = _last_state(table)
+        if version is not None and not is_alone(table, version, (REWRITE, NO_ROWS)):
+            return False
+        _, versions, wrote = _last_state(table)
         head = table.currentSnapshot()
         stage = uuid.uuid4().hex
-        append = table.newFastAppend().set(CHECKPOINT, checkpoint)
-        append.set(FOLLOWS, f"{version} {snapshot}").set(STAGED_AS, stage).stageOnly().commit()
+        append = table.newFastAppend().set(CHECKPOINT, checkpoint).set(STAGED_AS, stage)
+        append.set(FOLLOWS, " ".join([wrote, *map(str, versions)]))
+        append.set(REPEATS, str(repeats).lower()).stageOnly().commit()
         if _publish(spark, table, stage, None if head is None else head.snapshotId()):
-            return
-    raise DbtRuntimeError(
-        f"cdc: another program keeps writing {name}, so that no checkpoint can be committed. Run"
-        " the build again when it is done."
-    )
+            return True
+    return False
 
 
 def write_alone(
@@ -383,17 +411,32 @@ def write_alone(
     if table.properties().get(STAGING) != "true":
         table.updateProperties().set(STAGING, "true").commit()
     stage = uuid.uuid4().hex
-    with scoped(spark, {f"spark.{STAGED_AS}": stage, CHECKPOINT_SETTING: checkpoint}):
-        run()
+    try:
+        with scoped(spark, {f"spark.{STAGED_AS}": stage, CHECKPOINT_SETTING: checkpoint}):
+            run()
+    except DbtRuntimeError as exc:
+        if not is_conflict(exc):
+            raise
+        _forget(spark, load(spark, name), stage)
+        return False
     table = load(spark, name)
     head = table.currentSnapshot()
     if not is_alone(table, version, maintenance):
-        _forget(table, stage)
+        _forget(spark, table, stage)
         return False
     return _publish(spark, table, stage, None if head is None else head.snapshotId())
 
 
-def is_alone(table: Any, version: int, maintenance: list[str]) -> bool:
+def is_conflict(exc: Exception) -> bool:
+    """Returns whether a statement failed because somebody else committed first.
+
+    Args:
+        exc: What it raised.
+    """
+    return any(name in str(exc) for name in CONFLICTS)
+
+
+def is_alone(table: Any, version: int, maintenance: Collection[str]) -> bool:
     """Returns whether nobody has written rows of a table since a version.
 
     Args:
@@ -403,40 +446,65 @@ def is_alone(table: Any, version: int, maintenance: list[str]) -> bool:
     """
     later, is_all = commits_since(table, version)
     return is_all and all(
-        commit["operation"] in maintenance and not commit["userMetadata"] for commit in later
+        commit["operation"] in maintenance and (commit["repeats"] or not commit["userMetadata"])
+        for commit in later
     )
 
 
 def _publish(spark: Any, table: Any, stage: str, parent: int | None) -> bool:
     """Makes a staged snapshot the current one, if it and the table follow the same snapshot."""
-    from py4j.protocol import Py4JJavaError
-
     metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
     for _ in range(ATTEMPTS):
         operations = table.operations()
         base = operations.refresh()
-        staged = next(s for s in base.snapshots() if s.summary().get(STAGED_AS) == stage)
+        staged = _staged(base, stage)
+        if staged is None:
+            raise DbtRuntimeError(
+                f"cdc: the table property {STAGING} of {table.name()} was turned off during this"
+                " build, so that its rows were committed at once. Run it again with --full-refresh."
+            )
         head = base.currentSnapshot()
         if not staged.parentId() == parent == (None if head is None else head.snapshotId()):
             break
         changed = metadata.buildFrom(base).setBranchSnapshot(staged.snapshotId(), "main").build()
-        try:
-            operations.commit(base, changed)
+        # Other metadata, such as a comment, may have changed meanwhile: that is no other writer.
+        if _replaced(operations, base, changed):
             return True
-        except Py4JJavaError as exc:
-            # Other metadata, such as a comment, may have changed: that is no other writer.
-            if "CommitFailedException" not in str(exc.java_exception.toString()):
-                raise
-    _forget(table, stage)
+    _forget(spark, table, stage)
     return False
 
 
-def _forget(table: Any, stage: str) -> None:
-    """Removes a staged snapshot, with its files."""
-    table.refresh()
-    for snapshot in table.snapshots():
-        if snapshot.summary().get(STAGED_AS) == stage:
-            table.expireSnapshots().expireSnapshotId(snapshot.snapshotId()).commit()
+def _forget(spark: Any, table: Any, stage: str) -> None:
+    """Removes a staged snapshot; `expire` removes its files, which belong to no snapshot then."""
+    metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
+    for _ in range(ATTEMPTS):
+        operations = table.operations()
+        base = operations.refresh()
+        staged = _staged(base, stage)
+        if staged is None:
+            return
+        gone = spark._jvm.java.util.ArrayList()
+        gone.add(staged)
+        if _replaced(operations, base, metadata.buildFrom(base).removeSnapshots(gone).build()):
+            return
+
+
+def _staged(base: Any, stage: str) -> Any:
+    """The snapshot that was staged under a name; None where there is none."""
+    return next((s for s in base.snapshots() if s.summary().get(STAGED_AS) == stage), None)
+
+
+def _replaced(operations: Any, base: Any, changed: Any) -> bool:
+    """Replaces the metadata of a table, unless somebody else did so first."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        operations.commit(base, changed)
+        return True
+    except Py4JJavaError as exc:
+        if "CommitFailedException" not in str(exc.java_exception.toString()):
+            raise
+        return False
 
 
 @dataclass(frozen=True)

@@ -244,15 +244,10 @@ class SparkCdcAdapter(SparkAdapter):
         return {"commits": later, "are_all": len(later) >= gap}
 
     @available.parse_none
-    def commit_checkpoint(self, table: str, checkpoint: str) -> None:
-        """Writes a checkpoint to a table of Iceberg, in a commit without rows.
-
-        Args:
-            table: Its name in SQL.
-            checkpoint: The checkpoint's text.
-        """
+    def commit_checkpoint(self, table: str, checkpoint: str, version: int | None) -> bool:
+        """Writes a checkpoint to a table of Iceberg: see `iceberg.commit_checkpoint`."""
         spark = self.connections.get_thread_connection().handle.spark
-        iceberg.commit_checkpoint(spark, table, checkpoint)
+        return iceberg.commit_checkpoint(spark, table, checkpoint, version)
 
     @available.parse_none
     def iceberg_files(self, table: str) -> dict[str, int]:
@@ -599,7 +594,12 @@ class SparkCdcAdapter(SparkAdapter):
                 spark, table, lambda: run({}), version, checkpoint, maintenance
             )
             if written and iceberg.compaction_pays(self._iceberg(table)):
-                iceberg.compact(spark, self.execute, table)
+                try:
+                    iceberg.compact(spark, self.execute, table)
+                except DbtRuntimeError as exc:
+                    # Somebody else writes: the next batch compacts.
+                    if not iceberg.is_conflict(exc):
+                        raise
             return written
         settings = {
             CHECKPOINT: checkpoint,
