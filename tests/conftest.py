@@ -87,6 +87,8 @@ def credentials(warehouse: Path, iceberg: Path, avro: Path) -> SparkCdcCredentia
             "spark.jars": f"{iceberg},{avro}",
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
+            # The tests' own session must see what dbt's sessions commit.
+            "spark.sql.catalog.ice.cache-enabled": "false",
             "spark.sql.catalog.ice.warehouse": str(warehouse.with_name("iceberg")),
         },
     )
