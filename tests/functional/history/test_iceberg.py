@@ -78,17 +78,17 @@ class TestOneAnswerInIceberg:
         events = [event for event, _ in arrivals]
         for batch in range(BATCHES):
             tables.put(batch, arriving(arrivals, batch))
-            run_dbt(BUILD)
+            run_dbt([*BUILD])
             seen = [event for event, batches in arrivals if min(batches) <= batch]
             wrong = tables.differences(seen)
             assert not wrong, tables.explain(scenarios, min(wrong))
         versions = tables.versions()
-        run_dbt(BUILD)
+        run_dbt([*BUILD])
         assert versions == tables.versions()
 
         # Known events change no row, and neither does a rebuild from the raw events.
         tables.put(BATCHES, events[: len(events) // 2])
-        run_dbt(BUILD)
+        run_dbt([*BUILD])
         assert not tables.changed(versions)
         run_dbt([*BUILD, "--full-refresh"])
         assert not tables.differences(events)

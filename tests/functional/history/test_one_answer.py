@@ -199,7 +199,7 @@ class Tables:
         wrong: dict[int, str] = {}
         for batch in range(BATCHES):
             self.put(batch, arriving(arrivals, batch))
-            run_dbt(BUILD)
+            run_dbt([*BUILD])
             wrong |= self.differences(
                 [event for event, batches in arrivals if min(batches) <= batch]
             )
@@ -267,14 +267,14 @@ class TestOneAnswer:
         events = [event for event, _ in arrivals]
         for batch in range(BATCHES):
             tables.put(batch, arriving(arrivals, batch))
-            run_dbt(BUILD)
+            run_dbt([*BUILD])
             seen = [event for event, batches in arrivals if min(batches) <= batch]
             wrong = tables.differences(seen)
             assert not wrong, tables.explain(scenarios, min(wrong))
 
         # Nothing new writes nothing.
         versions = tables.versions()
-        run_dbt(BUILD)
+        run_dbt([*BUILD])
         assert versions == tables.versions()
 
         # The changes add up to the table, and none is for nothing.
@@ -299,7 +299,7 @@ class TestOneAnswer:
 
         # A replay changes no row, and a rebuild from the raw events gives the same rows.
         tables.put(BATCHES, events[: len(events) // 2])
-        run_dbt(BUILD)
+        run_dbt([*BUILD])
         assert not tables.changed(versions)
         run_dbt([*BUILD, "--full-refresh"])
         assert not tables.differences(events)
