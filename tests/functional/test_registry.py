@@ -369,7 +369,7 @@ def test_damage_of_any_kind_stops_nothing(landing: Landing) -> None:
     sound = avro({"type": "array", "items": "string"}, ["a"])
     # Lengths that no memory has, a negative one, and one with no end.
     lengths = [varint(number) for number in (2**31 - 1, 1_900_000_000, 2**40, -5)] + [b"\xff" * 11]
-    damaged = [varint(1) + length for length in lengths] + [varint(2**31 - 1), b""]
+    damaged = [varint(1) + length for length in lengths] + [*lengths, b""]
     landing.run([(None, framed(4, content)) for content in [*damaged, sound]])
     *bad, good = landing.rows()
     assert {row["_problem"] for row in bad} == {"value does not match schema 4"}

@@ -39,6 +39,10 @@ def test_the_profile_wins(tmp_path: Path) -> None:
         spark__driver__extraClassPath="/mine.jar",
     )
     assert found["spark.driver.memory"] == "3g"
+    # Executors decode messages, too.
+    for process in ("driver", "executor"):
+        options = found[f"spark.{process}.extraJavaOptions"].split()
+        assert set(settings.AVRO_LIMITS) <= set(options)
     assert found["spark.driver.extraClassPath"].endswith(":/mine.jar")
     assert "spark.driver.bindAddress" not in found  # executors elsewhere have to reach the driver
 

@@ -29,6 +29,13 @@ BRIEF_RUN = (
     "-XX:+UseSerialGC",
     "-XX:ReservedCodeCacheSize=128m",
 )
+# Avro sets aside what a message says that comes next. One that is damaged may say 2 GB, and a Java
+# process that has no more memory ends. What is longer does not match its schema.
+AVRO_LIMITS = (
+    f"-Dorg.apache.avro.limits.bytes.maxLength={128 * 1024**2}",
+    f"-Dorg.apache.avro.limits.string.maxLength={128 * 1024**2}",
+    f"-Dorg.apache.avro.limits.collectionItems.maxLength={16 * 1024**2}",
+)
 COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 
@@ -92,6 +99,7 @@ def launch_settings(
         # Other users of the machine reach its ports. Spark makes up the secret by itself.
         settings["spark.authenticate"] = "true"
     settings |= parameters
+    _extend(settings, "spark.executor.extraJavaOptions", list(AVRO_LIMITS), " ")
     log4j = Path(__file__).with_name("log4j2.properties")
     options = [
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
@@ -100,6 +108,7 @@ def launch_settings(
         "-Duser.timezone=UTC",
         "-XX:-UsePerfData",
         "-XX:-DontCompileHugeMethods",
+        *AVRO_LIMITS,
         *java_options,
     ]
     if COLLECTOR.search(settings.get("spark.driver.extraJavaOptions", "")):
