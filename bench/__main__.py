@@ -15,7 +15,7 @@ from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import consumers, correctness, decoding, merges, schedule
+from bench.workloads import consumers, correctness, decoding, merges, modes, schedule
 
 RESULTS = ROOT / "bench" / "results"
 # Runs of all workloads that are kept: the file of results and the page. `medium` has its own, for
@@ -31,6 +31,7 @@ FAMILIES = {
     "correctness": (correctness.NAMES, correctness.run),
     "schedule": (schedule.NAMES, schedule.run),
     "consumers": (consumers.NAMES, consumers.run),
+    "modes": (modes.NAMES, modes.run),
 }
 
 
@@ -66,7 +67,7 @@ def main(
     results = Results()
     watch = machine.MemoryWatch()
     try:
-        workshop = open_workshop(folder.resolve())
+        workshop = open_workshop(folder.resolve(), iceberg=bool(wanted & set(modes.NAMES)))
         for family, (names, run) in FAMILIES.items():
             watch.reset()
             machine.reset_java_peak(workshop.java)

@@ -12,7 +12,8 @@ from typing import Any
 from bench import goals
 from bench.results import SYSTEMS
 
-OURS = {"cdc", "cdc_history", "cdc_overwrite"}
+WAYS = {"delta_cow", "delta_mor", "iceberg_cow", "iceberg_mor"}
+OURS = {"cdc", "cdc_history", "cdc_overwrite"} | WAYS
 # Of more nodes only the sum of their statements is shown.
 FEW_NODES = 6
 DECODING_GOALS = (("spark_from_json", 1 / 0.7), ("duckdb", 1.0))
@@ -29,6 +30,10 @@ COLORS = {
     "spark_replace": "#cfcfcf",
     "spark_write": "#9e9e9e",
     "spark_from_json": "#9e9e9e",
+    "delta_cow": "#0b6e4f",
+    "delta_mor": "#7bc8a4",
+    "iceberg_cow": "#2a6f97",
+    "iceberg_mor": "#89c2d9",
 }
 
 INTRODUCTION = Path(__file__).with_name("introduction.md")

@@ -27,6 +27,10 @@ SYSTEMS = (
     "spark_replace",
     "spark_write",
     "spark_from_json",
+    "delta_cow",
+    "delta_mor",
+    "iceberg_cow",
+    "iceberg_mor",
 )
 
 

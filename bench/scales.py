@@ -32,6 +32,8 @@ class Scale:
         schedule_warm_up: Batches of W3's many tables before the measured ones.
         threads: dbt's threads in W3 and W8.
         consumer_sizes: Rows of the tables whose changes W9's consumer reads.
+        mode_rows: Rows of W10's tables.
+        mode_batches: Batches after which W10's tables are read.
         messages: Events of each format in the decoding workloads.
         decode_repeats: Times that each format is decoded.
         rebuilds: Whether W7 rebuilds the table as well; 0 or 1.
@@ -57,6 +59,8 @@ class Scale:
     schedule_warm_up: int = 1
     threads: int = 4
     consumer_sizes: tuple[int, ...] = (100_000, 1_000_000)
+    mode_rows: int = 1_000_000
+    mode_batches: tuple[int, ...] = (1, 10, 30)
     messages: int = 300_000
     decode_repeats: int = 3
     rebuilds: int = 1
@@ -85,6 +89,8 @@ SCALES = {
         small_tables=59,
         small_rows=(100_000, 5_000_000),
         consumer_sizes=(1_000_000, 20_000_000),
+        mode_rows=20_000_000,
+        mode_batches=(1, 10, 100),
         messages=2_000_000,
     ),
     # The sizes of the goals, in an hour on two cores: the peers that the goals name, few repeats,
@@ -127,6 +133,8 @@ SCALES = {
         small_rows=(200, 200),
         single_rows=200,
         consumer_sizes=(2_000, 10_000),
+        mode_rows=2_000,
+        mode_batches=(1, 3),
         messages=500,
         decode_repeats=1,
     ),

@@ -67,14 +67,20 @@ class Workshop:
         return int(self.spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
 
 
-def target(folder: Path, schema: str) -> dict[str, Any]:
+# The catalog of tables of Iceberg.
+CATALOG = "lake"
+
+
+def target(folder: Path, schema: str, iceberg: bool) -> dict[str, Any]:
     """Returns the dbt target of all projects: the adapter's own settings, for every system.
 
     Args:
         folder: The run's folder.
         schema: Where models are built.
+        iceberg: Whether there are tables of Iceberg.
     """
     return {
+        **({"iceberg_catalog": CATALOG} if iceberg else {}),
         "type": "sparkcdc",
         "schema": schema,
         "threads": 1,
@@ -84,16 +90,19 @@ def target(folder: Path, schema: str) -> dict[str, Any]:
     }
 
 
-def open_workshop(folder: Path) -> Workshop:
+def open_workshop(folder: Path, iceberg: bool = False) -> Workshop:
     """Starts Spark as dbt will find it.
 
     Args:
         folder: An empty folder.
+        iceberg: Whether there are tables of Iceberg.
     """
-    given = target(folder, SCHEMA)
+    given = target(folder, SCHEMA, iceberg)
     given.pop("type")
     given.pop("threads")
-    spark = open_session(SparkCdcCredentials(**given))
+    credentials = SparkCdcCredentials(**given)
+    credentials.anchor(folder)
+    spark = open_session(credentials)
     # Files of changes are read by all systems; Spark's old kind of timestamp is not.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.sql(f"create schema if not exists {SCHEMA}")
@@ -110,6 +119,7 @@ class Project:
         run: The folder of the run.
         files: Content by path.
         installs: Whether it installs the package.
+        iceberg: Whether it has tables of Iceberg.
     """
 
     name: str
@@ -117,6 +127,7 @@ class Project:
     run: Path
     files: Mapping[str, str]
     installs: bool
+    iceberg: bool = False
     _written: bool = field(default=False, init=False)
 
     def write(self) -> None:
@@ -137,8 +148,9 @@ class Project:
             config["on-run-start"] = ["{{ cdc.validate() }}"]
             files["packages.yml"] = yaml.safe_dump({"packages": [{"local": str(ROOT)}]})
         files["dbt_project.yml"] = yaml.safe_dump(config)
+        own = target(self.run, self.name, self.iceberg)
         files["profiles.yml"] = yaml.safe_dump(
-            {"bench": {"target": "bench", "outputs": {"bench": target(self.run, self.name)}}}
+            {"bench": {"target": "bench", "outputs": {"bench": own}}}
         )
         for path, text in files.items():
             file = self.folder / path

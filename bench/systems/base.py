@@ -85,3 +85,27 @@ def optimize(workshop: Workshop, name: str, files: int) -> None:
     spark.conf.set("spark.databricks.delta.optimize.minFileSize", str(detail["sizeInBytes"] + 1))
     spark.sql(f"optimize {name} zorder by (id)")
     spark.conf.unset(size)
+
+
+def sort_files(workshop: Workshop, name: str, files: int) -> None:
+    """Sorts a table of Iceberg by key into so many files.
+
+    Args:
+        workshop: Where the table is.
+        name: The table, with its catalog.
+        files: Number of files, roughly.
+    """
+    catalog, _, table = name.partition(".")
+    spark = workshop.spark
+    size = spark.sql(f"select sum(file_size_in_bytes) from {name}.files where content = 0").first()
+    assert size is not None
+    options = {
+        "rewrite-all": "true",
+        "target-file-size-bytes": str(max(1, size[0] // files)),
+        "remove-dangling-deletes": "true",
+    }
+    listed = ", ".join(f"'{text}'" for pair in options.items() for text in pair)
+    spark.sql(
+        f"call {catalog}.system.rewrite_data_files(table => '{table}', strategy => 'sort',"
+        f" sort_order => 'id', options => map({listed}))"
+    )

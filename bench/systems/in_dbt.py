@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.data import COLUMNS, SCHEMA, Table
-from bench.session import Project, Timing, Workshop, as_yaml
-from bench.systems.base import Arrived, drop_tables, optimize
+from bench.session import CATALOG, Project, Timing, Workshop, as_yaml
+from bench.systems.base import Arrived, drop_tables, optimize, sort_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,7 +81,8 @@ class _InDbt(ABC):
 class Cdc(_InDbt):
     """This package: staging view, history, final table; or without the history.
 
-    With `overwrite` touched partitions are rewritten instead of being merged.
+    With `overwrite` touched partitions are rewritten instead of being merged. `way` is the format
+    of its tables and how they are written.
     """
 
     def __init__(
@@ -92,8 +93,12 @@ class Cdc(_InDbt):
         history: bool,
         overwrite: bool = False,
         threads: int = 1,
+        way: tuple[str, str] | None = None,
     ) -> None:
         self.name = "cdc_overwrite" if overwrite else "cdc_history" if history else "cdc"
+        if way:
+            self.name = f"{way[0]}_{''.join(word[0] for word in way[1].split('-'))}"
+        self.catalog = f"{CATALOG}." if way and way[0] == "iceberg" else ""
         self.workshop = workshop
         self.history = history
         self.threads = threads
@@ -109,9 +114,10 @@ class Cdc(_InDbt):
         slices = SLICES if overwrite else 0
         files = {"models/sources.yml": _source(tables, declaration, slices)}
         strategy = "'insert_overwrite', partition_by=['slice']" if overwrite else "'merge'"
+        written = f", file_format='{way[0]}', write_mode='{way[1]}'" if way else ""
         config = (
             f"{{{{ config(materialized='incremental', incremental_strategy={strategy},"
-            " unique_key=['id']) }}\n"
+            f" unique_key=['id']{written}) }}}}\n"
         )
         snapshots = []
         for table in tables:
@@ -136,18 +142,27 @@ class Cdc(_InDbt):
         if history:
             files["snapshots/histories.yml"] = as_yaml({"snapshots": snapshots})
         name = f"{self.name}_of_{tables[0].name}"
-        self.project = Project(name, _project_folder(workshop, name), workshop.folder, files, True)
+        folder = _project_folder(workshop, name)
+        is_iceberg = bool(self.catalog)
+        self.project = Project(name, folder, workshop.folder, files, True, is_iceberg)
 
     def _nodes(self, table: Table) -> list[str]:
         history = [f"{table.name}_history"] if self.history else []
         return [f"stg_{table.name}", *history, table.name]
 
     def delta_tables(self, table: Table) -> list[str]:
-        names = super().delta_tables(table)
+        names = [self.catalog + name for name in super().delta_tables(table)]
         return [f"{names[0]}_history", *names] if self.history else names
 
+    def lay_out(self, table: Table, files: int) -> None:
+        if not self.catalog:
+            super().lay_out(table, files)
+            return
+        for name in self.delta_tables(table):
+            sort_files(self.workshop, name, files)
+
     def current(self, table: Table) -> DataFrame:
-        rows = self.workshop.spark.table(f"{self.project.name}.{table.name}")
+        rows = self.workshop.spark.table(f"{self.catalog}{self.project.name}.{table.name}")
         return rows if self.history else rows.where("_cdc_deleted_at is null")
 
     def versions(self, table: Table) -> DataFrame:
