@@ -83,6 +83,12 @@
 {%- endmacro %}
 
 
+{#- Columns that Iceberg shows of every table. https://iceberg.apache.org/spec/#reserved-field-ids -#}
+{% macro _iceberg_metadata_columns() -%}
+    {{ return(["_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"]) }}
+{%- endmacro %}
+
+
 {#- Everything that is wrong with what a history or a final table says of its format. -#}
 {% macro _format_problems(node) -%}
     {%- set problems = [] -%}
@@ -110,6 +116,16 @@
             {%- do problems.append(at ~ "file_format: iceberg`, and its schema is `" ~ node.schema ~ "`, which is not in the"
                 ~ " catalog `" ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own (or the snapshot a"
                 ~ " `target_schema`): have it return `target.iceberg_catalog ~ '.' ~ <schema>` for such nodes.") -%}
+        {%- endif -%}
+        {%- set d = cdc._upstream_declaration(node) or {"columns": [], "keyless": false} -%}
+        {%- for column in d.columns if column.name | lower in cdc._iceberg_metadata_columns() -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and the column `" ~ column.name ~ "` of " ~ d.table ~ " has the name of"
+                ~ " one of Iceberg's own: Spark could not read the table. Leave it out with `except_columns`, or give it another name in"
+                ~ " a view of the raw table.") -%}
+        {%- endfor -%}
+        {%- if d.keyless -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and " ~ d.table ~ " has no `keys`: its rows are told apart by a column"
+                ~ " `_row_id`, which is one of Iceberg's own. Declare `keys`, or use `file_format: delta`.") -%}
         {%- endif -%}
         {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
             {%- do problems.append(at ~ "file_format: iceberg` and `"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.functional.history.lives import (
+    CATALOG,
     REFUSED_NAMES,
     Column,
     Known,
@@ -66,7 +67,7 @@ def declare_late(table: Table) -> str:
 
 def wider_columns(table: Table) -> list[Column]:
     keys = [c for c in table.keys if c.family == "whole" and c.width == 0]
-    return keys + [column for column in table.declared if column.can_widen]
+    return keys + [column for column in table.declared if column.can_widen(table.in_lake)]
 
 
 def widen(table: Table) -> str:
@@ -254,7 +255,7 @@ def forget(table: Table, known: Known, columns: list[Column] | None = None) -> N
 
 
 def truncate(table: Table) -> str:
-    table.sql(f"truncate table {{s}}.{table.memory}")
+    table.sql(f"truncate table {table.at(table.memory)}")
     forget(table, {})
     return f"truncate table {table.memory}"
 
@@ -266,10 +267,10 @@ def first_key(table: Table, name: str) -> list[tuple[Any, str]]:
         table: The table.
         name: Its history or its final table.
     """
-    there = {row[0] for row in table.sql(f"show columns in {{s}}.{name}")}
+    there = {row[0] for row in table.sql(f"show columns in {table.at(name)}")}
     column = quoted(next(n for n in table.keys[0].names if n in there))
     found = table.sql(
-        f"select {column}, hash({column}) from {{s}}.{name} where {column} is not null"
+        f"select {column}, hash({column}) from {table.at(name)} where {column} is not null"
         f" order by {column} limit 1"
     )
     return [(key, f"hash({column}) = {number}") for key, number in found]
@@ -282,7 +283,7 @@ def delete_key(table: Table) -> str:
     if not found:
         return "no key to delete"
     ((key, condition),) = found
-    table.sql(f"delete from {{s}}.{table.memory} where {condition}")
+    table.sql(f"delete from {table.at(table.memory)} where {condition}")
     gone = normal(key)
     forget(
         table,
@@ -300,9 +301,20 @@ def older(table: Table) -> Saved:
     return table.draw.choice(table.saved)
 
 
+def using(table: Table, name: str) -> str:
+    return "iceberg" if table.is_lake(name) else "delta"
+
+
 def restore(table: Table) -> str:
     saved = older(table)
-    table.sql(f"restore table {{s}}.{table.memory} to version as of {saved.version}")
+    name = table.at(table.memory)
+    if table.is_lake(table.memory):
+        before = table.sql(f"select snapshot_id from {name}.history where is_current_ancestor")
+        is_before = saved.version in {row[0] for row in before}
+        act = "rollback_to_snapshot" if is_before else "set_current_snapshot"
+        table.sql(f"call {CATALOG}.system.{act}('{{s}}.{table.memory}', {saved.version})")
+    else:
+        table.sql(f"restore table {name} to version as of {saved.version}")
     forget(table, copied(saved.known), saved.columns)
     return f"{table.memory} restored to version {saved.version}"
 
@@ -310,28 +322,31 @@ def restore(table: Table) -> str:
 def overwrite(table: Table) -> str:
     saved = older(table)
     table.sql(
-        f"create or replace table {{s}}.{table.memory} using delta as"
-        f" select * from {{s}}.{table.memory} version as of {saved.version}"
+        f"create or replace table {table.at(table.memory)} using {using(table, table.memory)} as"
+        f" select * from {table.at(table.memory)} version as of {saved.version}"
     )
     forget(table, copied(saved.known), saved.columns)
     return f"{table.memory} replaced by its version {saved.version}"
+
+
+def can_clone(table: Table) -> bool:
+    return names_are_known(table) and not table.is_lake(table.memory)
 
 
 def clone(table: Table) -> str:
     saved = older(table)
     # Delta clones into no table that has rows.
     renamed = f"{{s}}.copy_{table.name}_{table.batch}_{len(table.story)}"
-    table.sql(f"alter table {{s}}.{table.memory} rename to {renamed}")
-    table.sql(
-        f"create table {{s}}.{table.memory} shallow clone {renamed} version as of {saved.version}"
-    )
+    name = table.at(table.memory)
+    table.sql(f"alter table {name} rename to {renamed}")
+    table.sql(f"create table {name} shallow clone {renamed} version as of {saved.version}")
     forget(table, copied(saved.known), saved.columns)
     table.saved = []  # its versions begin anew
     return f"{table.memory} replaced by a clone of its version {saved.version}"
 
 
 def drop(table: Table) -> str:
-    table.sql(f"drop table {{s}}.{table.memory}")
+    table.sql(f"drop table {table.at(table.memory)}")
     forget(table, {}, [])
     table.exists = False
     table.final_exists &= table.has_history
@@ -339,20 +354,30 @@ def drop(table: Table) -> str:
     return f"drop table {table.memory}"
 
 
+UPKEEP = [
+    "optimize {t}",
+    "vacuum {t}",
+    "alter table {t} set tblproperties ('a.b' = 'c')",
+    "analyze table {t} compute statistics",
+    "comment on table {t} is 'ours'",
+]
+LAKE_UPKEEP = [
+    "call ice.system.rewrite_data_files(table => '{n}', options => map('min-input-files', '2'))",
+    "call ice.system.rewrite_position_delete_files(table => '{n}')",
+    "call ice.system.rewrite_manifests(table => '{n}')",
+    "call ice.system.remove_orphan_files(table => '{n}')",
+    "alter table {t} set tblproperties ('a.b' = 'c')",
+    "analyze table {t} compute statistics",
+]
+
+
 def upkeep(table: Table) -> str:
-    statement = table.draw.choice(
-        [
-            "optimize {t}",
-            "vacuum {t}",
-            "alter table {t} set tblproperties ('a.b' = 'c')",
-            "analyze table {t} compute statistics",
-            "comment on table {t} is 'ours'",
-        ]
-    )
     tables = [table.memory] if table.is_view else [table.memory, table.final]
     name = table.draw.choice(tables)
-    table.sql(statement.replace("{t}", f"{{s}}.{name}"))
-    return statement.replace("{t}", name)
+    statement = table.draw.choice(LAKE_UPKEEP if table.is_lake(name) else UPKEEP)
+    statement = statement.replace("{n}", f"{{s}}.{name}").replace("{t}", table.at(name))
+    table.sql(statement)
+    return statement
 
 
 def copied(known: Known) -> Known:
@@ -368,22 +393,25 @@ def can_spoil(table: Table) -> bool:
 
 def spoil(table: Table) -> str:
     first = next((condition for _, condition in first_key(table, table.final)), "false")
-    statement = table.draw.choice(
-        [
-            "truncate table {t}",
-            "delete from {t}",
-            f"delete from {{t}} where {first}",
-            "update {t} set _cdc_updated_at = null",
-            "update {t} set _cdc_seq = null",
-            f"update {{t}} set _cdc_created_at = null where {first}",
-            f"insert into {{t}} select * from {{t}} where {first}",
+    create = f"create or replace table {{t}} using {using(table, table.final)}"
+    acts = [
+        "truncate table {t}",
+        "delete from {t}",
+        f"delete from {{t}} where {first}",
+        "update {t} set _cdc_updated_at = null",
+        "update {t} set _cdc_seq = null",
+        f"update {{t}} set _cdc_created_at = null where {first}",
+        f"insert into {{t}} select * from {{t}} where {first}",
+        "drop table {t}",
+        f"{create} as select * from {{t}} where false",
+    ]
+    if not table.is_lake(table.final):
+        acts += [
             "restore table {t} to version as of 0",
-            "drop table {t}",
-            "create or replace table {t} using delta as select * from {t} version as of 0",
-            "create or replace table {t} using delta as select * from {t} where false",
+            f"{create} as select * from {{t}} version as of 0",
         ]
-    )
-    table.sql(statement.replace("{t}", f"{{s}}.{table.final}"))
+    statement = table.draw.choice(acts)
+    table.sql(statement.replace("{t}", table.at(table.final)))
     table.current = None
     table.final_exists = not statement.startswith("drop")
     return statement.replace("{t}", table.final)
@@ -404,7 +432,7 @@ ACTS: list[Act] = [
     Act(2, names_are_known, delete_key),
     Act(2, names_are_known, restore),
     Act(1, names_are_known, overwrite),
-    Act(1, names_are_known, clone),
+    Act(1, can_clone, clone),
     Act(2, can_lose, drop),
     Act(1, lambda t: t.exists and t.final_exists, upkeep),
     Act(6, can_spoil, spoil),

@@ -30,6 +30,18 @@ CHAINS: dict[str, list[tuple[str, list[Any]]]] = {
         ("timestamp_ntz", [datetime(2024, 1, 1, 12, 30)]),
     ],
 }
+# How often a column of Iceberg can be widened: other steps are refused there.
+LAKE_WIDTHS = {"text": 0, "whole": 1, "small": 1, "exact": 0, "day": 0}
+CATALOG = "ice"
+# The format of a history or a final table, and how it is written.
+WRITTEN: list[dict[str, Any]] = [
+    {"file_format": "delta"},
+    {"file_format": "delta"},
+    {"file_format": "delta"},
+    {"file_format": "iceberg"},
+    {"file_format": "iceberg", "write_mode": "copy-on-write"},
+    {"file_format": "iceberg", "format_version": 3},
+]
 KEY_VALUES: dict[str, list[Any]] = {
     "text": ["k", "K", "it's", "${env:HOME}", "-- cdc: nothing new"],
     "whole": [-1, 0, 7],
@@ -185,9 +197,14 @@ class Column:
     def raw_kind(self) -> str:
         return CHAINS[self.family][-1][0]
 
-    @property
-    def can_widen(self) -> bool:
-        return self.width + 1 < len(CHAINS[self.family])
+    def can_widen(self, in_lake: bool) -> bool:
+        """Whether there is a wider type.
+
+        Args:
+            in_lake: Whether a table of Iceberg has the column.
+        """
+        widest = LAKE_WIDTHS[self.family] if in_lake else len(CHAINS[self.family]) - 1
+        return self.width < widest
 
     def raw_value(self, value: Any) -> Any:
         """A value as the raw table takes it."""
@@ -335,7 +352,12 @@ class Table:
         self.sql = sql
         self.name = f"{TABLE_NAMES[draw.randrange(len(TABLE_NAMES))]}_{number}"
         self.story: list[str] = []
-        self.free_names = draw.sample(COLUMN_NAMES, len(COLUMN_NAMES))
+        formats = random.Random(f"{seed}-{number}-formats")
+        self.history_written = formats.choice(WRITTEN)
+        self.final_written = formats.choice(WRITTEN)
+        # A name of Iceberg's own.
+        names = [name for name in COLUMN_NAMES if name != "_file"]
+        self.free_names = draw.sample(names, len(names))
         self.taken: set[str] = set()
         self.keys = [self.new_column(list(KEY_VALUES)) for _ in range(draw.choice([1, 1, 2, 3]))]
         self.others = [self.new_column(list(CHAINS)) for _ in range(draw.randint(2, 4))]
@@ -410,6 +432,27 @@ class Table:
         """The table that remembers the events."""
         return self.history if self.has_history else self.final
 
+    def is_lake(self, name: str) -> bool:
+        """Whether its history or its final table is one of Iceberg.
+
+        Args:
+            name: Which of them.
+        """
+        if name == self.final and self.is_view:
+            return False
+        written = self.history_written if name == self.history else self.final_written
+        return bool(written["file_format"] == "iceberg")
+
+    @property
+    def in_lake(self) -> bool:
+        """Whether any of its tables is one of Iceberg."""
+        names = [self.final, *([self.history] if self.has_history else [])]
+        return any(self.is_lake(name) for name in names)
+
+    def at(self, name: str) -> str:
+        """The full name of its history or its final table; `{s}` in it is the schema."""
+        return f"{CATALOG}.{{s}}.{name}" if self.is_lake(name) else f"{{s}}.{name}"
+
     @property
     def nodes(self) -> list[str]:
         return [self.staging, *([self.history] if self.has_history else []), self.final]
@@ -469,16 +512,17 @@ class Table:
         return [column.name for column in self.keys]
 
     def snapshot(self) -> dict[str, Any]:
-        config = {"strategy": "cdc.scd2", "unique_key": self.key_names, "file_format": "delta"}
+        config = {"strategy": "cdc.scd2", "unique_key": self.key_names} | self.history_written
         return {"name": self.history, "relation": f"ref('{self.staging}')", "config": config}
 
     def models(self) -> dict[str, str]:
         """The files of its models, by name."""
+        written = ", ".join(f"{name}={value!r}" for name, value in self.final_written.items())
         config = (
             "materialized='view'"
             if self.is_view
             else "materialized='incremental', incremental_strategy='merge',"
-            f" unique_key={self.key_names!r}"
+            f" unique_key={self.key_names!r}, {written}"
         )
         read = self.history if self.has_history else self.staging
         return {
@@ -669,7 +713,7 @@ class Table:
         else:
             positions = [created, position("_cdc_seq")]
         living = " where _cdc_deleted_at is null" if table == self.final == self.memory else ""
-        return f"select {', '.join(names + positions)} from {{s}}.{table}{living}"
+        return f"select {', '.join(names + positions)} from {self.at(table)}{living}"
 
     def expected(self, table: str) -> list[tuple[Any, ...]] | None:
         """The rows that a table has to hold; None where nobody knows."""

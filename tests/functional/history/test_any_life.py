@@ -24,7 +24,7 @@ import pytest
 from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.acts import act, copied
-from tests.functional.history.lives import Saved, Table, normal, quoted
+from tests.functional.history.lives import CATALOG, Saved, Table, normal, quoted
 
 MINUTES = float(os.environ.get("MINUTES", "0"))
 SEED = os.environ.get("SEED")
@@ -61,16 +61,21 @@ class Life:
 
     def clear(self) -> None:
         """Drops what the life before left."""
-        for row in self.sql("show tables in {s}"):
-            kind = "view" if row.tableName.startswith("stg_") else "table"
-            try:
-                self.sql(f"drop {kind} if exists {{s}}.`{row.tableName}`")
-            except Exception:  # a final table that is a view
-                self.sql(f"drop view if exists {{s}}.`{row.tableName}`")
+        self.sql(f"create schema if not exists {CATALOG}.{{s}}")
+        for schema in (f"{CATALOG}.{{s}}", "{s}"):
+            self.clear_schema(schema)
         for folder in ("models", "snapshots"):
             path = Path(self.project.project_root) / folder
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir()
+
+    def clear_schema(self, schema: str) -> None:
+        for row in self.sql(f"show tables in {schema}"):
+            kind = "view" if row.tableName.startswith("stg_") else "table"
+            try:
+                self.sql(f"drop {kind} if exists {schema}.`{row.tableName}`")
+            except Exception:  # a final table that is a view
+                self.sql(f"drop view if exists {schema}.`{row.tableName}`")
 
     def write_files(self) -> None:
         """The project as it is declared now."""
@@ -241,7 +246,7 @@ class Life:
         """The columns of a final table that is behind a history."""
         if not table.final_exists or not table.has_history or table.is_view:
             return []
-        return [row[0] for row in self.sql(f"show columns in {{s}}.{table.final}")]
+        return [row[0] for row in self.sql(f"show columns in {table.at(table.final)}")]
 
     def finals(self, numbers: Iterable[int]) -> list[str]:
         return [self.tables[number].final for number in numbers if number in self.tables]
@@ -263,7 +268,12 @@ class Life:
         elif table.final in nodes:
             table.final_exists, table.current = True, None
         if nodes == table.nodes and not empty:
-            newest = self.sql(f"describe history {{s}}.{table.memory} limit 1")[0]["version"]
+            name = table.at(table.memory)
+            newest = (
+                self.sql(f"select snapshot_id from {name}.refs where name = 'main'")[0][0]
+                if table.is_lake(table.memory)
+                else self.sql(f"describe history {name} limit 1")[0]["version"]
+            )
             table.saved.append(Saved(newest, copied(table.known), list(table.columns)))
 
     def build_parts(self) -> None:
@@ -350,7 +360,7 @@ class Life:
 class TestAnyLife:
     @pytest.fixture(scope="class")
     def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
-        return dbt_profile_target | {"threads": 4}
+        return dbt_profile_target | {"threads": 4, "iceberg_catalog": CATALOG}
 
     def test_soak(
         self, project: Any, package: None, spark: Any, capsys: pytest.CaptureFixture[str]

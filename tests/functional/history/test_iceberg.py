@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -242,6 +243,8 @@ class TestWhatPeopleDo:
         lake.build()
         lake.check()
         versions = lake.versions()
+        # A raw table with deletion vectors, which Delta does not read inside a write of Iceberg.
+        lake.sql("delete from {raw}.items where id = 9")
         acts = [
             "delete from {s}.items where id = 1",
             "update {s}.items set size = 77 where id = 3",
@@ -426,6 +429,17 @@ class TestWhatPeopleDo:
         messages = {result.node.name: str(result.message) for result in results}
         assert "`write_mode: never`" in messages["items_history"], messages
         assert "clustered_by" in messages["items_history"]
+        # Names of Iceberg's own, which only reading would refuse.
+        lake.sql("alter table {raw}.items add column _POS int")
+        declared = (Path(root) / "models" / "sources.yml").read_text()
+        wrong = declared.replace("[{name: id,", "[{name: _POS, data_type: int}, {name: id,", 1)
+        wrong = wrong.replace("history: false", "history: false, keys: []")
+        write_file(wrong, root, "models", "sources.yml")
+        results = run_dbt(["build", "--no-partial-parse"], expect_pass=False)
+        messages = {result.node.name: str(result.message) for result in results}
+        assert "the column `_POS` of app.items has the name" in messages["items_history"], messages
+        assert "app.alone has no `keys`: its rows are told apart" in messages["alone"], messages
+        write_file(declared, root, "models", "sources.yml")
         assert before == {table: lake.snapshots_of(table) for table in TABLES}
         options = ", format_version: 3"
         write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")

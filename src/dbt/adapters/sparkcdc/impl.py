@@ -392,6 +392,20 @@ class SparkCdcAdapter(SparkAdapter):
         handle.steps.append(step.relation)
         return step
 
+    @available
+    def planned_apart(self, sql: str) -> str:
+        """Returns a query of the rows of another one: see `steps.planned_apart`.
+
+        Args:
+            sql: The query.
+        """
+        handle = self.connections.get_thread_connection().handle
+        with self.connections.timed(sql), self.connections.exception_handler(sql):
+            _, cursor = self.connections.add_query(sql, auto_begin=False)
+            step = steps.planned_apart(handle.spark, "query", cursor.frame)
+        handle.steps.append(step.relation)
+        return f"select * from {step.relation}"
+
     @available.parse_none
     def step_if_it_can(self, name: str, sql: str, few: bool, interpreted: bool) -> Step | None:
         """Computes an intermediate result that there is another way to.

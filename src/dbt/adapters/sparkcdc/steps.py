@@ -65,6 +65,25 @@ def keep(spark: SparkSession, name: str, frame: DataFrame, few: bool) -> Step:
     return show(spark, name, kept, rows)
 
 
+def planned_apart(spark: SparkSession, name: str, frame: DataFrame) -> Step:
+    """Shows a query as rows that are planned already, and computed when somebody reads them.
+
+    Delta plans no scan inside a write to a table of another catalog, and refuses to read a table
+    there that has deletion vectors. The query as a plan of its own has such scans.
+
+    Args:
+        spark: The session of the node, inside this process.
+        name: What the rows are.
+        frame: The query.
+    """
+    from pyspark.sql import DataFrame
+
+    plan = frame._jdf.queryExecution()
+    session = spark._jsparkSession
+    rows = session.internalCreateDataFrame(plan.toRdd(), frame._jdf.schema(), False)
+    return show(spark, name, DataFrame(rows, spark), None)
+
+
 def with_all_buffers(rows: pa.Table) -> pa.Table:
     """Copies rows that came from a server.
 

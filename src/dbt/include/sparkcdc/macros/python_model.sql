@@ -4,6 +4,8 @@
     # Nothing new: the merge knows, and asks for no table.
   {%- elif language == 'python' -%}
     {{- sparkcdc__py_write_table(temporary, relation, compiled_code) -}}
+  {%- elif config.get('file_format') == 'iceberg' -%}
+    {{ spark__create_table_as(temporary, relation, adapter.planned_apart(compiled_code), language) }}
   {%- else -%}
     {{ spark__create_table_as(temporary, relation, compiled_code, language) }}
   {%- endif -%}
