@@ -1,6 +1,6 @@
 {#-
     Deletes the rows of the keys from one table. Files in which a deletion vector hides rows of the keys are rewritten: one row that
-    stays in each is updated to itself.
+    stays in each is updated to itself. Of Iceberg's tables all files with deleted rows are rewritten.
 -#}
 {% macro _erase_table(d, table, erased, erasure_id, unfinished) -%}
     {%- set types = cdc._column_types(table.relation) -%}
@@ -8,8 +8,13 @@
         if table.role != "tombstones" else "{}" -%}
     {%- set bounds = cdc._erased_bounds(d, erased, types) -%}
     {%- set predicates = cdc._key_predicates(d.key_columns) + [cdc._is_within(bounds, "DBT_INTERNAL_DEST")] -%}
-    {%- set found = adapter.erase_rows(table.relation | string,
-        cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]), checkpoint) -%}
+    {%- set merge = cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]) -%}
+    {%- if cdc._is_iceberg(table.relation) -%}
+        {%- set held = cdc._rows_held(d, table, erased) -%}
+        {%- set files = adapter.erase_iceberg_rows(table.relation | string, merge if held else none, checkpoint) -%}
+        {{ return(dict(table, relation=table.relation | string, rows=held, files=files)) }}
+    {%- endif -%}
+    {%- set found = adapter.erase_rows(table.relation | string, merge, checkpoint) -%}
     {%- set hiding = adapter.files_hiding(table.relation | string, erased) -%}
     {%- set files = {"count": found.files} -%}
     {%- if hiding -%}
@@ -39,6 +44,13 @@
         {%- do run_query("reorg table " ~ table.relation ~ " apply (purge)") -%}
     {%- endif -%}
     {{ return(dict(table, relation=table.relation | string, rows=found.rows, files=files.count)) }}
+{%- endmacro %}
+
+
+{#- How many rows of the keys a table has. -#}
+{% macro _rows_held(d, table, erased) -%}
+    {{ return(run_query("select count(*) from " ~ table.relation ~ " as held inner join " ~ erased.relation ~ " as erased on "
+        ~ cdc._same(d.key_columns, "held", "erased")).rows[0][0]) }}
 {%- endmacro %}
 
 

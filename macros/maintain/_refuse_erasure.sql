@@ -32,12 +32,11 @@
     {%- endif -%}
     {%- for table in subject.tables -%}
         {%- if cdc._is_iceberg(table.relation) -%}
-            {%- do problems.append(table.name ~ " is a table of Iceberg, whose files an erasure does not search. Delete the person's rows"
-                ~ " from it, then rewrite its data files, expire its snapshots and remove orphan files, and keep the person's events out"
-                ~ " of the raw table.") -%}
+            {%- do problems.extend(adapter.iceberg_erasure_problems(table.relation | string)) -%}
         {%- elif adapter.logged_version(table.relation | string) is none -%}
-            {%- do problems.append(table.name ~ " is no Delta table on a disk of this machine.") -%}
-        {%- elif table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
+            {%- do problems.append(table.name ~ " is no table of Delta or Iceberg on a disk of this machine.") -%}
+        {%- endif -%}
+        {%- if table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
             and cdc._is_behind(table) -%}
             {%- do problems.append(table.name
                 ~ " has not read all changes of the table that it follows, and an erasure removes the files that"

@@ -69,9 +69,7 @@
         {%- do log("cdc: " ~ part.declaration.relation ~ ": " ~ (part.rows.rows | length) ~ what, info=true) -%}
     {%- endfor -%}
     {%- for table in subject.tables -%}
-        {%- do log("cdc: " ~ table.name ~ ": " ~ run_query("select count(*) from " ~ table.relation ~ " as held inner join "
-            ~ erased.relation
-            ~ " as erased on " ~ cdc._same(d.key_columns, "held", "erased")).rows[0][0] ~ " rows", info=true) -%}
+        {%- do log("cdc: " ~ table.name ~ ": " ~ cdc._rows_held(d, table, erased) ~ " rows", info=true) -%}
     {%- endfor -%}
     {%- if subject.others -%}
         {%- do log("cdc: these models read the tables and may hold the person, too. Rebuild them, and vacuum their tables: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from multiprocessing.context import SpawnContext
@@ -20,7 +20,7 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import erasure, iceberg, remote, steps, types
+from dbt.adapters.sparkcdc import erasure, iceberg, iceberg_erasure, remote, steps, types
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
@@ -876,6 +876,45 @@ class SparkCdcAdapter(SparkAdapter):
         return {"rows": int(found.rows[0][0]), "files": len(gone)}
 
     @available.parse_none
+    def erase_iceberg_rows(self, table: str, sql: str | None, checkpoint: str) -> int:
+        """Deletes rows of a table of Iceberg, and rewrites all files that hold deleted rows.
+
+        Args:
+            table: Its name in SQL.
+            sql: A MERGE that deletes; None where no row is left.
+            checkpoint: What its snapshot carries.
+
+        Returns:
+            How many data files were replaced.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        before = iceberg_erasure.data_files(spark, table)
+        if sql is not None:
+            with scoped(spark, {iceberg.CHECKPOINT_SETTING: checkpoint}):
+                self.execute(sql)
+        iceberg_erasure.purge(spark, self.execute, table)
+        return len(before - iceberg_erasure.data_files(spark, table))
+
+    @available.parse_none
+    def iceberg_erasure_problems(self, table: str) -> list[str]:
+        """See `iceberg_erasure.problems`."""
+        spark = self.connections.get_thread_connection().handle.spark
+        return iceberg_erasure.problems(spark, table)
+
+    @available.parse_none
+    def shortened_lengths(self, tables: list[str]) -> list[int]:
+        """Returns after how many characters texts in statistics of some tables may be cut off.
+
+        Args:
+            tables: Their names in SQL.
+        """
+        lengths = set(erasure.SHORTENED)
+        for table in tables:
+            if (known := self._iceberg(table)) is not None:
+                lengths |= {length - 1 for length in iceberg_erasure.truncations(known)}
+        return sorted(lengths)
+
+    @available.parse_none
     def files_hiding(self, table: str, keys: Step) -> list[str]:
         """Returns the live files of a table in which deletion vectors hide rows of some keys.
 
@@ -915,10 +954,16 @@ class SparkCdcAdapter(SparkAdapter):
             `version`: the table's newest one. `files`: how many data files were removed.
         """
         spark = self.connections.get_thread_connection().handle.spark
+        if (known := self._iceberg(table)) is not None:
+            folders = iceberg_erasure.folders(known)
+            files = {path for folder in folders for path in folder.rglob("*.parquet")}
+            version = iceberg_erasure.forget_past(spark, table, checkpoint)
+            return {"version": version, "files": sum(not path.exists() for path in files)}
         folder, _ = self._files_of(table)
         before = erasure.data_files(folder)
         with scoped(spark, NO_RETENTION):
             self.execute(f"vacuum {table} retain 0 hours")
+        erasure.remove_empty_folders(folder)
         with scoped(spark, {CHECKPOINT: checkpoint}):
             self.execute(f"alter table {table} set tblproperties ('cdc.erasure' = '{erasure_id}')")
         log, snapshot = self._delta_snapshot(folder)
@@ -928,20 +973,31 @@ class SparkCdcAdapter(SparkAdapter):
         return {"version": version, "files": len(before - erasure.data_files(folder))}
 
     @available.parse_none
-    def search_files(self, table: str, values: list[str], keys: Step | None) -> dict[str, Any]:
+    def search_files(
+        self, table: str, values: list[str], keys: Step | None, beginnings: list[str]
+    ) -> dict[str, Any]:
         """Searches all files below a table's folder, those of its log included.
 
         Args:
             table: Its name in SQL.
             values: Texts that no file may hold.
             keys: Keys that no data file may hold a row of.
+            beginnings: Beginnings of texts, which statistics may hold.
 
         Returns:
             See `erasure.Found`.
         """
-        folder, names = self._files_of(table)
-        found = erasure.search(folder, values, keys.rows if keys else None, names)
-        return {"searched": found.searched, "holding": found.holding}
+        wanted = keys.rows if keys else None
+        names: Mapping[str, str | int]
+        if (known := self._iceberg(table)) is not None:
+            folders = iceberg_erasure.folders(known)
+            names = iceberg_erasure.key_ids(known, wanted.column_names if wanted is not None else [])
+        else:
+            folder, names = self._files_of(table)
+            folders = [folder]
+        parts = [erasure.search(part, values, wanted, names, beginnings) for part in folders]
+        holding = [file for part in parts for file in part.holding]
+        return {"searched": sum(part.searched for part in parts), "holding": holding}
 
     @available.parse_none
     def write_certificate(self, erasure_id: str, certificate: dict[str, Any]) -> str:
