@@ -62,11 +62,20 @@
 {%- endmacro %}
 
 
-{#- Deletes raw events. A table that only takes appends takes the delete as well, and no other. -#}
-{% macro _erase_raw(d, raw_rows) -%}
+{#-
+    Deletes raw events. A table that only takes appends takes the delete as well, and no other.
+      files   landed files that lose lines
+-#}
+{% macro _erase_raw(d, raw_rows, files) -%}
     {%- set role = "snapshot" if d.get("is_bootstrap") else "raw" -%}
     {%- set done = {"role": role, "name": d.table, "relation": d.relation, "rows": 0, "files": 0} -%}
     {%- set properties = cdc._table_properties(d.relation) -%}
+    {%- if raw_rows.rows | length or files -%}
+        {%- if properties.get("delta.appendOnly") == "true" -%}
+            {%- do run_query("alter table " ~ d.relation
+                ~ " set tblproperties ('delta.appendOnly' = 'false', 'cdc.append_only' = 'true')") -%}
+        {%- endif -%}
+    {%- endif -%}
     {%- if raw_rows.rows | length -%}
         {%- set predicates = [cdc._raw_row_hash(d, "DBT_INTERNAL_DEST") ~ " = DBT_INTERNAL_SOURCE.__cdc_raw_row"] -%}
         {%- if modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.arrival or "") -%}
@@ -75,13 +84,10 @@
                 {%- do predicates.append("DBT_INTERNAL_DEST." ~ d.arrival ~ " between " ~ arrivals[0] ~ " and " ~ arrivals[1]) -%}
             {%- endif -%}
         {%- endif -%}
-        {%- if properties.get("delta.appendOnly") == "true" -%}
-            {%- do run_query("alter table " ~ d.relation
-                ~ " set tblproperties ('delta.appendOnly' = 'false', 'cdc.append_only' = 'true')") -%}
-        {%- endif -%}
         {%- do done.update(adapter.erase_rows(d.relation, cdc._merge(d.relation, raw_rows.relation, predicates,
             [{"when": "matched", "then": "delete"}]), "{}")) -%}
     {%- endif -%}
+    {%- if files -%}{%- do cdc._update_checksums(d.relation, files, "_size", "_checksum") -%}{%- endif -%}
     {%- if cdc._table_properties(d.relation).get("cdc.append_only") == "true" -%}
         {%- do run_query("alter table " ~ d.relation ~ " set tblproperties ('delta.appendOnly' = 'true')") -%}
         {%- do run_query("alter table " ~ d.relation ~ " unset tblproperties ('cdc.append_only')") -%}

@@ -70,7 +70,8 @@
     {%- set relation = cdc._erasures_relation("cdc_erasure_certificates") -%}
     {%- set rows, entries = [], [] -%}
     {%- for table in done -%}
-        {%- set found = adapter.search_files(table.relation, values.whole, none if table.role in ["raw", "snapshot"] else erased,
+        {%- set found = adapter.search_landed_files(table.relation, values.whole) if table.role == "landed"
+            else adapter.search_files(table.relation, values.whole, none if table.role in ["raw", "snapshot"] else erased,
             values.beginnings) -%}
         {%- do entries.append({"role": table.role, "table": table.relation, "rows_removed": table.rows,
             "files_rewritten": table.files,

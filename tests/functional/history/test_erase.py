@@ -240,9 +240,7 @@ class TestErase:
         run_dbt(["build", "--select", "people_history", "people_final", "people_changes"])
         count = "select count(*), count_if(id = 7) from {s}.people_final"
         assert self.rows(count) == [(59, 0)]
-        assert self.rows("select email from {s}.people_final where id = 8") == [
-            ("eight@b.com",)
-        ]
+        assert self.rows("select email from {s}.people_final where id = 8") == [("eight@b.com",)]
         ledger = (
             "select events_read, events_updated, events_erased from {s}.cdc_runs"
             " where watermark_after = 4"

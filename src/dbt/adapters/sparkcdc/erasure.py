@@ -222,8 +222,8 @@ def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
     """Returns whether a file holds one of the texts.
 
     Args:
-        file: A file; Parquet, Avro and gzip are unpacked as well. One of Avro that cannot be unpacked
-            may hold anything.
+        file: A file; Parquet, Avro and gzip are unpacked as well. One of Avro that cannot be
+            unpacked may hold anything.
         needles: See `spellings`.
     """
     if not needles:

@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from dbt.adapters.base.impl import log_code_execution
 from dbt.adapters.base.meta import available
@@ -20,7 +20,15 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import erasure, iceberg, iceberg_erasure, remote, steps, types
+from dbt.adapters.sparkcdc import (
+    erasure,
+    iceberg,
+    iceberg_erasure,
+    landed_files,
+    remote,
+    steps,
+    types,
+)
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
@@ -991,13 +999,89 @@ class SparkCdcAdapter(SparkAdapter):
         names: Mapping[str, str | int]
         if (known := self._iceberg(table)) is not None:
             folders = iceberg_erasure.folders(known)
-            names = iceberg_erasure.key_ids(known, wanted.column_names if wanted is not None else [])
+            columns = [] if wanted is None else wanted.column_names
+            names = iceberg_erasure.key_ids(known, columns)
         else:
             folder, names = self._files_of(table)
             folders = [folder]
         parts = [erasure.search(part, values, wanted, names, beginnings) for part in folders]
         holding = [file for part in parts for file in part.holding]
         return {"searched": sum(part.searched for part in parts), "holding": holding}
+
+    @available.parse_none
+    def landing_problem(self, folder: str) -> str | None:
+        """Returns why the files of a landing folder cannot be written again; None where they can.
+
+        Args:
+            folder: The folder of the landing model.
+        """
+        there = self._landing_folder(folder)
+        if there is None:
+            return f"the landing folder {folder} is on no disk of this machine"
+        if not there.is_dir():
+            return f"the landing folder {there} does not exist"
+        tables = sorted(path for path in there.iterdir() if path.is_dir())
+        if locked := [str(path) for path in tables if not os.access(path, os.W_OK | os.X_OK)]:
+            return f"this user may not write in {', '.join(locked)}"
+        return None
+
+    @available.parse_none
+    def landed_rewrites(self, folder: str, lines: dict[str, list[str]]) -> dict[str, Any]:
+        """Returns which landed files lose lines: see `landed_files.plan`.
+
+        Args:
+            folder: The folder of the landing model.
+            lines: For each table, the SHA-256 of the lines.
+
+        Returns:
+            `files` and `problems`.
+        """
+        wanted = {table: set(hashes) for table, hashes in lines.items()}
+        files, problems = landed_files.plan(self._local_landing_folder(folder), wanted)
+        return {"files": [asdict(file) for file in files], "problems": problems}
+
+    @available.parse_none
+    def rewrite_landed_files(
+        self, files: list[dict[str, Any]], lines: dict[str, list[str]]
+    ) -> None:
+        """Writes what landed files are to hold beside them.
+
+        Args:
+            files: See `landed_rewrites`, with the other argument.
+            lines: For each table, the SHA-256 of the lines.
+        """
+        for file in files:
+            landed_files.write_beside(file["file"], set(lines.get(file["table"], ())))
+
+    @available.parse_none
+    def replace_landed_files(self, folder: str) -> int:
+        """See `landed_files.take_place`."""
+        return landed_files.take_place(self._local_landing_folder(folder))
+
+    @available.parse_none
+    def search_landed_files(self, folder: str, values: list[str]) -> dict[str, Any]:
+        """Searches all files of a landing folder.
+
+        Args:
+            folder: The folder of the landing model.
+            values: Texts that no file may hold.
+
+        Returns:
+            See `erasure.Found`.
+        """
+        return asdict(erasure.search(self._local_landing_folder(folder), values, None, {}))
+
+    def _landing_folder(self, folder: str) -> Path | None:
+        """The folder as landing finds it; None where it is on no disk of this machine."""
+        if urlsplit(folder).scheme:
+            return local_folder(folder)
+        return Path(folder).absolute()
+
+    def _local_landing_folder(self, folder: str) -> Path:
+        there = self._landing_folder(folder)
+        if there is None:
+            raise DbtRuntimeError(f"cdc: {folder} is on no disk of this machine.")
+        return there
 
     @available.parse_none
     def write_certificate(self, erasure_id: str, certificate: dict[str, Any]) -> str:
