@@ -18,15 +18,16 @@
         ~ " it lands what is left. Then build everything again (dbt build --full-refresh) and vacuum the tables." -%}
     {%- if landing is none -%}
         {{ return(d.table ~ " is landed, and no model of this project has the configuration `raw_table: " ~ d.relation
-            ~ "` and a `landing_folder`, so that nothing tells where its files are." ~ by_hand) }}
+            ~ "` and a `landing_folder`: its events come from files that nothing tells the place of, or from topics, which hold the"
+            ~ " person, too." ~ by_hand) }}
     {%- endif -%}
     {%- set problem = adapter.landing_problem(landing.folder) -%}
     {%- if problem is not none -%}
         {{ return(d.table ~ " is landed from files that cannot be written again: " ~ problem ~ ". Correct that, or do it by hand:"
             ~ by_hand) }}
     {%- elif not landed_files -%}
-        {{ return(d.table ~ " is landed from files in " ~ landing.folder ~ ", which hold the person, too. Add `landed_files: true`: the"
-            ~ " person's lines are removed from the files as well.") }}
+        {{ return(d.table ~ " is landed from files in " ~ landing.folder ~ ", which hold the person, too. Add"
+            ~ " `landed_files: true`: the person's lines are removed from the files as well.") }}
     {%- endif -%}
     {{ return(none) }}
 {%- endmacro %}
@@ -68,8 +69,9 @@
     {%- endif -%}
     {%- set source = "(select * from values " ~ (rows | unique | join(", ")) ~ " as rewritten_files (_table, __cdc_before, "
         ~ size ~ ", " ~ checksum ~ "))" -%}
-    {%- do adapter.erase_rows(relation | string, cdc._merge(relation, source, ["DBT_INTERNAL_DEST._table = DBT_INTERNAL_SOURCE._table",
-        "DBT_INTERNAL_DEST." ~ checksum ~ " = DBT_INTERNAL_SOURCE.__cdc_before"],
+    {%- set predicates = ["DBT_INTERNAL_DEST._table = DBT_INTERNAL_SOURCE._table",
+        "DBT_INTERNAL_DEST." ~ checksum ~ " = DBT_INTERNAL_SOURCE.__cdc_before"] -%}
+    {%- do adapter.erase_rows(relation | string, cdc._merge(relation, source, predicates,
         [{"when": "matched", "then": "update", "columns": [size, checksum]}]), "{}") -%}
 {%- endmacro %}
 

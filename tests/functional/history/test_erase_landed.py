@@ -166,9 +166,10 @@ class TestEraseLanded:
             " from {s}.cdc_erasure_certificates group by role order by role"
         )
         found = {row[0]: row[1:] for row in rows(self.project, certificate)}
-        assert set(found) == {"final", "history", "landed", "raw", "tombstones"}
+        assert set(found) == {"final", "history", "landed", "raw"}
         assert {row[1] for row in found.values()} == {0} and found["landed"][2] == 4
-        assert found["raw"][0] == 6
+        # The run that died has removed the rows and lines already.
+        assert found["landed"][0] == found["raw"][0] == 0
 
         # Nothing was replaced, and nothing is landed again: from the log, the raw table, the files.
         landed = self.landed()
@@ -206,8 +207,13 @@ class TestEraseLanded:
 
     def test_a_folder_that_cannot_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         args = {"table": "people_history", "keys": [1], "landed_files": True}
+        access = os.access
+
+        def locked(path: Any, mode: int) -> bool:
+            return self.folder not in Path(path).parents and access(path, mode)
+
         with monkeypatch.context() as patch:
-            patch.setattr(os, "access", lambda *_: False)
+            patch.setattr(os, "access", locked)
             assert "this user may not write in" in self.erase(passes=False, **args)
         away = self.folder.with_name("away")
         self.folder.rename(away)

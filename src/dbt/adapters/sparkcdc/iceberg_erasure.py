@@ -76,10 +76,10 @@ def problems(spark: Any, name: str) -> list[str]:
     kept = {str(ref): str(known.type().name()) for ref, known in table.refs().items()}
     kept.pop("main", None)
     if kept:
-        drops = ", ".join(f"alter table {name} drop {kept[ref]} {quoted(ref)}" for ref in kept)
+        drops = ", ".join(f"drop {kept[ref].lower()} {quoted(ref)}" for ref in sorted(kept))
         found.append(
-            f"{name} has branches or tags that keep older snapshots with the person's rows:"
-            f" {', '.join(sorted(kept))}. Drop them: {drops.lower()}"
+            f"{name} has branches or tags that keep older snapshots with the person's rows. Drop"
+            f" them by ALTER TABLE, in a session with Iceberg's SQL extensions: {drops}"
         )
     formats = spark.sql(f"select distinct file_format from {name}.files").collect()
     others = sorted({str(row[0]) for row in formats} - set(SEARCHED))
