@@ -241,6 +241,9 @@ class TestErase:
         count = "select count(*), count_if(id = 7) from {s}.people_final"
         assert self.rows(count) == [(59, 0)]
         assert self.rows("select email from {s}.people_final where id = 8") == [("eight@b.com",)]
+        # The changelog goes on where it was.
+        kinds = "select _row_kind from {s}.people_changes where email = 'eight@b.com'"
+        assert self.rows(kinds) == [("+U",)]
         ledger = (
             "select events_read, events_updated, events_erased from {s}.cdc_runs"
             " where watermark_after = 4"

@@ -203,6 +203,13 @@ class TestEraseLanded:
         assert rows(self.project, "select email from {s}.people_final where id = 1") == [
             ("one.new",)
         ]
+
+        # What cannot be decoded stays, and is found.
+        self.put("bad.jsonl", '{"action": "U", "email": "eight.new"\n')
+        run_dbt(["build"])
+        said = self.erase(table="shop.people", keys=[8], landed_files=True, dry_run=False)
+        assert self.holding("eight") == {"bad.jsonl"}
+        assert "files hold the person: people/bad.jsonl" in said
         assert landed_files.BESIDE not in str(list(self.folder.rglob("*")))
 
     def test_a_folder_that_cannot_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:

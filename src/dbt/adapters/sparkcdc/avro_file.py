@@ -13,6 +13,8 @@ import pyarrow as pa
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 CHECKSUM_BYTES = 4
+# Snappy makes nothing smaller than by a factor of about 21.
+MOST_SNAPPED = 32
 
 
 def blocks(content: bytes) -> Iterator[bytes]:
@@ -90,4 +92,6 @@ def _unsnapped(block: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
+    if size > MOST_SNAPPED * len(block):  # a damaged size must not take all memory
+        raise ValueError("damaged Avro file: a block has a wrong size")
     return cast(bytes, pa.Codec("snappy").decompress(block, size, asbytes=True))
