@@ -75,6 +75,10 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         "materialized": "`incremental` to append what is new; as a table it holds all changes",
         "incremental_strategy": "`merge`; required for `incremental`",
     },
+    "Landing: a Python model": {
+        "landing_folder": "the folder of the change files; `cdc_erase` removes lines from them",
+        "raw_table": "the raw table, with its schema",
+    },
 }
 # Options that the macros look at without giving them a meaning of their own.
 PASSED_ON = {

@@ -1,6 +1,6 @@
 {#-
     Deletes the rows of the keys from one table. Files in which a deletion vector hides rows of the keys are rewritten: one row that
-    stays in each is updated to itself.
+    stays in each is updated to itself. Of Iceberg's tables all files with deleted rows are rewritten.
 -#}
 {% macro _erase_table(d, table, erased, erasure_id, unfinished) -%}
     {%- set types = cdc._column_types(table.relation) -%}
@@ -8,8 +8,13 @@
         if table.role != "tombstones" else "{}" -%}
     {%- set bounds = cdc._erased_bounds(d, erased, types) -%}
     {%- set predicates = cdc._key_predicates(d.key_columns) + [cdc._is_within(bounds, "DBT_INTERNAL_DEST")] -%}
-    {%- set found = adapter.erase_rows(table.relation | string,
-        cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]), checkpoint) -%}
+    {%- set merge = cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]) -%}
+    {%- if cdc._is_iceberg(table.relation) -%}
+        {%- set held = cdc._rows_held(d, table, erased) -%}
+        {%- set files = adapter.erase_iceberg_rows(table.relation | string, merge if held else none, checkpoint) -%}
+        {{ return(dict(table, relation=table.relation | string, rows=held, files=files)) }}
+    {%- endif -%}
+    {%- set found = adapter.erase_rows(table.relation | string, merge, checkpoint) -%}
     {%- set hiding = adapter.files_hiding(table.relation | string, erased) -%}
     {%- set files = {"count": found.files} -%}
     {%- if hiding -%}
@@ -42,6 +47,13 @@
 {%- endmacro %}
 
 
+{#- How many rows of the keys a table has. -#}
+{% macro _rows_held(d, table, erased) -%}
+    {{ return(run_query("select count(*) from " ~ table.relation ~ " as held inner join " ~ erased.relation ~ " as erased on "
+        ~ cdc._same(d.key_columns, "held", "erased")).rows[0][0]) }}
+{%- endmacro %}
+
+
 {#- Where the keys are, as literals that keep files of other keys from being read. -#}
 {% macro _erased_bounds(d, erased, types) -%}
     {%- set spec = {"key_columns": d.key_columns, "types": types} -%}
@@ -50,11 +62,20 @@
 {%- endmacro %}
 
 
-{#- Deletes raw events. A table that only takes appends takes the delete as well, and no other. -#}
-{% macro _erase_raw(d, raw_rows) -%}
+{#-
+    Deletes raw events. A table that only takes appends takes the delete as well, and no other.
+      files   landed files that lose lines
+-#}
+{% macro _erase_raw(d, raw_rows, files) -%}
     {%- set role = "snapshot" if d.get("is_bootstrap") else "raw" -%}
     {%- set done = {"role": role, "name": d.table, "relation": d.relation, "rows": 0, "files": 0} -%}
     {%- set properties = cdc._table_properties(d.relation) -%}
+    {%- if raw_rows.rows | length or files -%}
+        {%- if properties.get("delta.appendOnly") == "true" -%}
+            {%- do run_query("alter table " ~ d.relation
+                ~ " set tblproperties ('delta.appendOnly' = 'false', 'cdc.append_only' = 'true')") -%}
+        {%- endif -%}
+    {%- endif -%}
     {%- if raw_rows.rows | length -%}
         {%- set predicates = [cdc._raw_row_hash(d, "DBT_INTERNAL_DEST") ~ " = DBT_INTERNAL_SOURCE.__cdc_raw_row"] -%}
         {%- if modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.arrival or "") -%}
@@ -63,13 +84,10 @@
                 {%- do predicates.append("DBT_INTERNAL_DEST." ~ d.arrival ~ " between " ~ arrivals[0] ~ " and " ~ arrivals[1]) -%}
             {%- endif -%}
         {%- endif -%}
-        {%- if properties.get("delta.appendOnly") == "true" -%}
-            {%- do run_query("alter table " ~ d.relation
-                ~ " set tblproperties ('delta.appendOnly' = 'false', 'cdc.append_only' = 'true')") -%}
-        {%- endif -%}
         {%- do done.update(adapter.erase_rows(d.relation, cdc._merge(d.relation, raw_rows.relation, predicates,
             [{"when": "matched", "then": "delete"}]), "{}")) -%}
     {%- endif -%}
+    {%- if files -%}{%- do cdc._update_checksums(d.relation, files, "_size", "_checksum") -%}{%- endif -%}
     {%- if cdc._table_properties(d.relation).get("cdc.append_only") == "true" -%}
         {%- do run_query("alter table " ~ d.relation ~ " set tblproperties ('delta.appendOnly' = 'true')") -%}
         {%- do run_query("alter table " ~ d.relation ~ " unset tblproperties ('cdc.append_only')") -%}

@@ -76,11 +76,17 @@ group by _origin
 
 {#-
     The texts that only rows of the erased keys have: no file may hold them afterwards. Short ones, and those that occur in rows of other
-    keys, tell nothing.
+    keys, tell nothing. Statistics keep the beginnings of longer ones.
+      whole        the texts
+      beginnings   what statistics may hold of them
 -#}
 {% macro _values_of_keys(subject, erased) -%}
     {%- set d = subject.declaration -%}
-    {%- set values = [] -%}
+    {%- set whole, beginnings = [], [] -%}
+    {%- set shortened = ["__cdc_text"] -%}
+    {%- for length in adapter.shortened_lengths(subject.tables | map(attribute="relation") | map("string") | list) -%}
+        {%- do shortened.append("left(__cdc_text, " ~ length ~ ")") -%}
+    {%- endfor -%}
     {%- for table in subject.tables if table.role == ("history" if d.history else "final") -%}
         {%- set texts = [] -%}
         {%- for name, type in cdc._column_types(table.relation).items() if type == "string" and not name.startswith("dbt_") -%}
@@ -97,10 +103,21 @@ with held_texts as (
         "erased") }}
 ),
 
-erased_texts as (
-    select distinct __cdc_text
+parted_texts as (
+    select
+        __cdc_text as __cdc_whole,
+        explode(array({{ shortened | join(", ") }})) as __cdc_text
     from held_texts
-    where __cdc_is_erased and length(__cdc_text) >= 4
+    where __cdc_is_erased
+),
+
+erased_texts as (
+    select
+        __cdc_text,
+        bool_or(__cdc_text = __cdc_whole) as __cdc_is_whole
+    from parted_texts
+    where length(__cdc_text) >= 4
+    group by __cdc_text
 ),
 
 shared_texts as (
@@ -109,12 +126,14 @@ shared_texts as (
     inner join held_texts on not held_texts.__cdc_is_erased and contains(held_texts.__cdc_text, erased_texts.__cdc_text)
 )
 
-select __cdc_text
+select
+    __cdc_text,
+    __cdc_is_whole
 from erased_texts
 left anti join shared_texts using (__cdc_text)
             {%- endset -%}
-            {%- for row in run_query(found).rows -%}{%- do values.append(row[0]) -%}{%- endfor -%}
+            {%- for row in run_query(found).rows -%}{%- do (whole if row[1] else beginnings).append(row[0]) -%}{%- endfor -%}
         {%- endif -%}
     {%- endfor -%}
-    {{ return(values | unique | list) }}
+    {{ return({"whole": whole | unique | list, "beginnings": beginnings | unique | list}) }}
 {%- endmacro %}

@@ -55,13 +55,12 @@
     {%- if version is none -%}
         {{ return(true) }}
     {%- endif -%}
-    {%- set gap = cdc._table_version(history) - version -%}
-    {%- set commits = cdc._newest_commits(history, gap) if gap > 0 else [] -%}
-    {%- for commit in commits if commit["version"] > version and commit["operation"] not in cdc._maintenance()
+    {%- set later = cdc._commits_since(history, version) -%}
+    {%- for commit in later.commits if commit["operation"] not in cdc._maintenance()
         and "erasure" not in fromjson(commit["userMetadata"] or "{}", {}) -%}
         {{ return(true) }}
     {%- endfor -%}
-    {{ return(commits | length < gap) }}
+    {{ return(not later.are_all) }}
 {%- endmacro %}
 
 
@@ -71,12 +70,14 @@
     {%- set relation = cdc._erasures_relation("cdc_erasure_certificates") -%}
     {%- set rows, entries = [], [] -%}
     {%- for table in done -%}
-        {%- set found = adapter.search_files(table.relation, values, none if table.role in ["raw", "snapshot"] else erased) -%}
+        {%- set found = adapter.search_landed_files(table.relation, values.whole) if table.role == "landed"
+            else adapter.search_files(table.relation, values.whole, none if table.role in ["raw", "snapshot"] else erased,
+            values.beginnings) -%}
         {%- do entries.append({"role": table.role, "table": table.relation, "rows_removed": table.rows,
             "files_rewritten": table.files,
             "files_removed": table.removed, "files_searched": found.searched, "files_holding": found.holding | length}) -%}
         {%- do rows.append("(" ~ ([cdc._literal(erasure_id), "current_timestamp()", cdc._literal(d.table), erased.rows | length,
-            cdc._literal(table.role), cdc._literal(table.relation), table.rows, table.files, table.removed, values | length,
+            cdc._literal(table.role), cdc._literal(table.relation), table.rows, table.files, table.removed, values.whole | length,
             found.searched, found.holding | length] | join(", ")) ~ ")") -%}
         {%- do log("cdc: " ~ table.relation ~ ": " ~ table.rows ~ " rows erased, " ~ table.files ~ " files rewritten, "
             ~ table.removed
@@ -91,7 +92,7 @@
         ~ cdc._literal(d.table)) -%}
     {%- set file = adapter.write_certificate(erasure_id, {"erasure_id": erasure_id, "source_table": d.table,
         "keys": erased.rows | length,
-        "values_searched": values | length, "tables": entries, "may_hold_the_person_too": subject.others | sort}) -%}
+        "values_searched": values.whole | length, "tables": entries, "may_hold_the_person_too": subject.others | sort}) -%}
     {%- do log("cdc: the certificate is in " ~ relation ~ " and in " ~ file
         ~ ". This command's arguments are in the log of dbt and in the"
         ~ " history of the shell.", info=true) -%}

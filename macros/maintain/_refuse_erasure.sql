@@ -1,5 +1,5 @@
 {#- Reports everything that is wrong with an erasure at once. Nothing is written before. -#}
-{% macro _refuse_erasure(subject, where, keys, everything, unfinished) -%}
+{% macro _refuse_erasure(subject, where, keys, everything, unfinished, landed_files) -%}
     {%- set d = subject.declaration -%}
     {%- set problems = [] -%}
     {%- if where is not none and keys is not none -%}
@@ -10,11 +10,8 @@
             ~ " declares `key_changes`: its resolver's table holds the person's events under all keys that the row"
             ~ " had, and other rows may have had the same keys, so that no list of keys can keep them apart. Delete the person's events"
             ~ " from the raw table, resolve and build everything again (dbt build --full-refresh), and vacuum the tables.") -%}
-    {%- elif d.landed -%}
-        {%- do problems.append(d.table
-            ~ " is landed from change files, which hold the person as well and which the landing model would read"
-            ~ " again. Remove the person's lines from the files, drop the raw table and the log of the landing model, and run it:"
-            ~ " it lands what is left. Then build everything again (dbt build --full-refresh) and vacuum the tables.") -%}
+    {%- elif d.landed and cdc._landing_problem(d, landed_files) is not none -%}
+        {%- do problems.append(cdc._landing_problem(d, landed_files)) -%}
     {%- elif adapter.logged_version(d.relation) is none -%}
         {%- do problems.append(d.relation
             ~ " is no Delta table on a disk of this machine, so that neither its rows nor its files can be"
@@ -32,12 +29,11 @@
     {%- endif -%}
     {%- for table in subject.tables -%}
         {%- if cdc._is_iceberg(table.relation) -%}
-            {%- do problems.append(table.name ~ " is a table of Iceberg, whose files an erasure does not search. Delete the person's rows"
-                ~ " from it, then rewrite its data files, expire its snapshots and remove orphan files, and keep the person's events out"
-                ~ " of the raw table.") -%}
+            {%- do problems.extend(adapter.iceberg_erasure_problems(table.relation | string)) -%}
         {%- elif adapter.logged_version(table.relation | string) is none -%}
-            {%- do problems.append(table.name ~ " is no Delta table on a disk of this machine.") -%}
-        {%- elif table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
+            {%- do problems.append(table.name ~ " is no table of Delta or Iceberg on a disk of this machine.") -%}
+        {%- endif -%}
+        {%- if table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
             and cdc._is_behind(table) -%}
             {%- do problems.append(table.name
                 ~ " has not read all changes of the table that it follows, and an erasure removes the files that"

@@ -6,15 +6,16 @@
       where        a condition on its rows; every key that has such a row is erased
       keys         or the keys themselves: values, or a mapping of all key columns each
       everything   confirms a condition that holds for all rows
+      landed_files   confirms that lines are removed from landed files as well
     Without `where` and `keys`, what has arrived since of keys that are on the erasure list. So is an erasure that was interrupted
     finished, whatever it is called with.
 -#}
-{% macro cdc_erase(table=none, where=none, keys=none, everything=false, dry_run=true) -%}
-    {{ return(adapter.dispatch("cdc_erase", "cdc")(table, where, keys, everything, dry_run)) }}
+{% macro cdc_erase(table=none, where=none, keys=none, everything=false, dry_run=true, landed_files=false) -%}
+    {{ return(adapter.dispatch("cdc_erase", "cdc")(table, where, keys, everything, dry_run, landed_files)) }}
 {%- endmacro %}
 
 
-{% macro default__cdc_erase(table, where, keys, everything, dry_run) -%}
+{% macro default__cdc_erase(table, where, keys, everything, dry_run, landed_files) -%}
     {%- do exceptions.raise_compiler_error(
         "cdc: cdc_erase reads and removes files of the tables and of their logs, which only the embedded Spark of `type: sparkcdc` lets"
         ~ " it do. Nothing was written. Here, delete the rows in each table by hand, purge"
@@ -23,10 +24,10 @@
 {%- endmacro %}
 
 
-{% macro sparkcdc__cdc_erase(table, where, keys, everything, dry_run) -%}
+{% macro sparkcdc__cdc_erase(table, where, keys, everything, dry_run, landed_files) -%}
     {%- set subject = cdc._erasure_subject(table) -%}
     {%- set unfinished = cdc._unfinished_erasures(subject.declaration) -%}
-    {%- do cdc._refuse_erasure(subject, where, keys, everything, unfinished) -%}
+    {%- do cdc._refuse_erasure(subject, where, keys, everything, unfinished, landed_files) -%}
     {%- set by_list = where is none and keys is none -%}
     {%- set erased = cdc._step(
         {"relation": subject.named.relation, "is_large": true}, "erased_keys",
@@ -49,16 +50,17 @@
             scans_table=true
         )}) -%}
     {%- endfor -%}
-    {%- do cdc._report_erasure(subject, erased, raw, dry_run) -%}
+    {%- set landed = cdc._landed_lines(subject.declaration, raw[0].rows) if subject.declaration.landed else none -%}
+    {%- do cdc._report_erasure(subject, erased, raw, dry_run, landed) -%}
     {%- if not dry_run -%}
-        {%- do cdc._erase(subject, erased, raw, unfinished) -%}
+        {%- do cdc._erase(subject, erased, raw, unfinished, landed) -%}
     {%- endif -%}
     {%- do cdc._drop_steps() -%}
 {%- endmacro %}
 
 
 {#- Says what an erasure does, or would do. -#}
-{% macro _report_erasure(subject, erased, raw, dry_run) -%}
+{% macro _report_erasure(subject, erased, raw, dry_run, landed) -%}
     {%- set d = subject.declaration -%}
     {%- set verb = "would be erased" if dry_run else "is erased" if erased.rows | length == 1 else "are erased" -%}
     {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ (" key " if erased.rows | length == 1 else " keys ") ~ verb,
@@ -68,10 +70,12 @@
             if part.declaration.get("is_bootstrap") else " raw events" -%}
         {%- do log("cdc: " ~ part.declaration.relation ~ ": " ~ (part.rows.rows | length) ~ what, info=true) -%}
     {%- endfor -%}
+    {%- if landed -%}
+        {%- do log("cdc: " ~ landed.landing.folder ~ ": " ~ (landed.files | sum(attribute="lines")) ~ " lines of "
+            ~ (landed.files | length) ~ " files", info=true) -%}
+    {%- endif -%}
     {%- for table in subject.tables -%}
-        {%- do log("cdc: " ~ table.name ~ ": " ~ run_query("select count(*) from " ~ table.relation ~ " as held inner join "
-            ~ erased.relation
-            ~ " as erased on " ~ cdc._same(d.key_columns, "held", "erased")).rows[0][0] ~ " rows", info=true) -%}
+        {%- do log("cdc: " ~ table.name ~ ": " ~ cdc._rows_held(d, table, erased) ~ " rows", info=true) -%}
     {%- endfor -%}
     {%- if subject.others -%}
         {%- do log("cdc: these models read the tables and may hold the person, too. Rebuild them, and vacuum their tables: "
@@ -88,16 +92,21 @@
 
 {#-
     The erasure. The list comes first: from then on, no event of the keys is decoded, and whatever dies later, the next call finishes. Rows
-    go before files, and each table ends with a commit that has its checkpoint.
+    go before files, and each table ends with a commit that has its checkpoint. What landed files are to hold is written beside them while
+    the raw rows still tell which lines go.
 -#}
-{% macro _erase(subject, erased, raw, unfinished) -%}
+{% macro _erase(subject, erased, raw, unfinished, landed) -%}
     {%- set d = subject.declaration -%}
     {%- set erasure_id = invocation_id -%}
     {%- set values = cdc._values_of_keys(subject, erased) -%}
     {%- do cdc._list_erased(d, erased, erasure_id) -%}
     {%- do cdc._filter_views(subject) -%}
     {%- set behind, done = [], [] -%}
-    {%- for part in raw -%}{%- do done.append(cdc._erase_raw(part.declaration, part.rows)) -%}{%- endfor -%}
+    {%- if landed -%}{%- do adapter.rewrite_landed_files(landed.files, landed.lines) -%}{%- endif -%}
+    {%- for part in raw -%}
+        {%- do done.append(cdc._erase_raw(part.declaration, part.rows, landed.files if landed and loop.first else [])) -%}
+    {%- endfor -%}
+    {%- if landed -%}{%- do done.append(cdc._replace_landed_files(landed)) -%}{%- endif -%}
     {%- for table in subject.tables -%}
         {%- if table.role == "final" and d.history
             and cdc._is_behind_history(table) -%}{%- do behind.append(table.name) -%}{%- endif -%}

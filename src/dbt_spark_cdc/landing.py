@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from dbt.adapters.sparkcdc.creation import create_if_missing
+from dbt.adapters.sparkcdc.landed_files import BESIDE
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -407,8 +408,10 @@ class LocalFolder:
         for table in _visible(self.folder):
             if not table.is_dir():
                 continue
+            hidden = set(os.listdir(table.path))
             for entry in _visible(table.path):
-                if entry.is_file():
+                # An erasure has written its new content, and has not told the log yet.
+                if entry.is_file() and f".{entry.name}{BESIDE}" not in hidden:
                     stat = entry.stat()
                     modified = stat.st_mtime_ns // 1_000_000
                     name = f"{table.name}/{entry.name}"

@@ -343,8 +343,8 @@ class TestWhatPeopleDo:
         lake.build()
         lake.check()
         erase = ["run-operation", "cdc_erase", "--args", "{table: items_history, keys: [3]}"]
-        _, said = run_dbt_and_capture(erase, expect_pass=False)
-        assert "is a table of Iceberg" in said
+        _, said = run_dbt_and_capture(erase)
+        assert "1 key would be erased" in said
 
     def test_a_table_in_the_other_format(self, lake: Lake) -> None:
         root = lake.project.project_root

@@ -16,6 +16,7 @@ from dbt.adapters.sparkcdc.erasure import (
     holds_keys,
     holds_text,
     physical_names,
+    remove_empty_folders,
     search,
     spellings,
 )
@@ -48,6 +49,37 @@ def test_files_of_a_mapped_table_have_names_of_their_own(tmp_path: Path) -> None
     file = write(tmp_path, "a.parquet", **{"col-1": [1]})
     assert holds_keys(file, pa.table({"id": [1]}), names)
     assert not holds_keys(file, pa.table({"id": [2]}), names)
+
+
+def test_files_of_iceberg_know_columns_by_their_ids(tmp_path: Path) -> None:
+    field = pa.field("former name", pa.int32(), metadata={"PARQUET:field_id": "4"})
+    pq.write_table(pa.table([[1]], pa.schema([field])), tmp_path / "a.parquet")
+    for key, there in ((1, True), (2, False), (2**40, False)):
+        keys = pa.table({"id": pa.array([key, key], pa.int64())})
+        assert holds_keys(tmp_path / "a.parquet", keys, {"id": 4}) is there
+    assert not holds_keys(tmp_path / "a.parquet", pa.table({"id": [1]}), {"id": 5})
+    # One that Iceberg did not write has no ids.
+    assert holds_keys(write(tmp_path, "b.parquet", id=[1]), pa.table({"id": [1]}), {"id": 5})
+
+
+def test_a_folder_may_have_a_value_as_its_name(tmp_path: Path) -> None:
+    write(tmp_path, "mail=ann%40example.com/a.parquet", id=[1])
+    (tmp_path / "mail=bob%40example.com" / "deep").mkdir(parents=True)
+    people = ["ann@example.com", "bob@example.com"]
+    found = search(tmp_path, people, None, SAME)
+    assert found == Found(1, ["mail=ann%40example.com", "mail=bob%40example.com"])
+    remove_empty_folders(tmp_path)
+    assert search(tmp_path, people, None, SAME) == Found(1, ["mail=ann%40example.com"])
+
+
+def test_statistics_keep_the_beginnings_of_texts(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "1.json").write_text('{"min": "ann@example.com,"}')
+    write(tmp_path, "a.parquet", v=["ann@example.com, as a part of another text"])
+    whole = ["ann@example.com, and much more"]
+    assert search(tmp_path, whole, None, SAME) == Found(2, [])
+    found = search(tmp_path, whole, None, SAME, ["ann@example.com"])
+    assert found == Found(2, ["_delta_log/1.json"])
 
 
 @pytest.mark.parametrize("text", ["ann@example.com", 'say "hi"', "Zoë 😀"])

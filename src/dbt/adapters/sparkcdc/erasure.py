@@ -1,8 +1,9 @@
-"""The files of Delta tables: which hold rows of some keys, and a search that proves they do not.
+"""The files of tables: which hold rows of some keys, and a search that proves they do not.
 
 A row that is deleted stays in files: under deletion vectors, in files that no version owns, in the
 change feed, and its values in the statistics and predicates of the log. All of them are read here
-as they lie on the disk, compressed columns included.
+as they lie on the disk, compressed columns included. What only tables of Iceberg have is in
+`iceberg_erasure`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from dbt.adapters.sparkcdc import avro_file
 
 LOG = "_delta_log"
 # Commits, checksums and checkpoints; compacted commits have two numbers.
 NUMBERED = re.compile(r"\.?(\d{20})\.")
 SIDECARS = "_sidecars"
 ROWS_A_BATCH = 65_536
+FIELD_ID = b"PARQUET:field_id"
+# Statistics keep the first characters of texts: 16 of them in Iceberg's manifests, 32 in Delta's
+# log, 64 in an index of Parquet. The last one of an upper bound is another one.
+SHORTENED = frozenset([15, 31, 63])
 
 
 @dataclass
@@ -48,6 +55,17 @@ def data_files(folder: Path) -> set[str]:
     """
     files = (path.relative_to(folder) for path in folder.rglob("*.parquet") if path.is_file())
     return {path.as_posix() for path in files if path.parts[0] != LOG}
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Removes the folders below a folder that hold no file; a partition's has a value as its name.
+
+    Args:
+        folder: The folder, which stays.
+    """
+    for below in sorted(folder.rglob("*"), reverse=True):
+        if below.is_dir() and not below.is_symlink() and not any(below.iterdir()):
+            below.rmdir()
 
 
 def forget_log(folder: Path, version: int) -> int:
@@ -102,17 +120,24 @@ def physical_names(schema: str) -> dict[str, str]:
     return {item["name"]: item["metadata"].get(mapped, item["name"]) for item in fields}
 
 
-def holds_keys(file: Path, keys: pa.Table, names: Mapping[str, str]) -> bool:
+def holds_keys(file: Path, keys: pa.Table, names: Mapping[str, str | int]) -> bool:
     """Returns whether a Parquet file has a row of one of the keys, deleted or not.
 
     Args:
         file: The file.
         keys: The keys, a row each.
-        names: What the file calls the columns. One that it lacks holds any key: it may be a
-            partition column.
+        names: What the file calls the columns, or the ids by which it knows them. One that it lacks
+            holds any key: it may be a partition column.
     """
     with pq.ParquetFile(file) as parquet:
-        there = [name for name in keys.column_names if names[name] in parquet.schema_arrow.names]
+        known = _columns(parquet.schema_arrow)
+        names = {
+            # Files that were not written by Iceberg have no ids.
+            name: known.get(names[name], name)
+            for name in keys.column_names
+            if names[name] in known or (isinstance(names[name], int) and name in known)
+        }
+        there = list(names)
         if not there:
             return False
         wanted = set(zip(*(keys.column(name).to_pylist() for name in there), strict=True))
@@ -121,7 +146,11 @@ def holds_keys(file: Path, keys: pa.Table, names: Mapping[str, str]) -> bool:
             rows = batch.select(columns)
             mask = None
             for name, column in zip(there, rows.columns, strict=True):
-                values = keys.column(name).unique().cast(column.type)
+                values = keys.column(name).unique()
+                try:
+                    values = values.cast(column.type)
+                except pa.ArrowInvalid:  # the type was widened since, and some key needs that
+                    column = column.cast(values.type)
                 one = pc.is_in(column, value_set=values)
                 mask = one if mask is None else pc.and_(mask, one)
             some = rows.filter(mask)
@@ -130,28 +159,49 @@ def holds_keys(file: Path, keys: pa.Table, names: Mapping[str, str]) -> bool:
     return False
 
 
+def _columns(schema: pa.Schema) -> dict[str | int, str]:
+    """The columns of a file by their names and by their ids."""
+    found: dict[str | int, str] = {name: name for name in schema.names}
+    for column in schema:
+        if column.metadata and FIELD_ID in column.metadata:
+            found[int(column.metadata[FIELD_ID])] = column.name
+    return found
+
+
 def search(
-    folder: Path, values: Sequence[str], keys: pa.Table | None, names: Mapping[str, str]
+    folder: Path,
+    values: Sequence[str],
+    keys: pa.Table | None,
+    names: Mapping[str, str | int],
+    beginnings: Sequence[str] = (),
 ) -> Found:
-    """Searches all files of a folder for values: their bytes, and what is compressed in them.
+    """Searches all files of a folder for values: their names, their bytes, what is compressed.
 
     Args:
         folder: The folder, with all below it.
         values: Texts.
         keys: Keys that no Parquet file outside the log may have a row of.
         names: See `holds_keys`.
+        beginnings: Shortened texts, which no file but those of data may hold.
     """
     needles = spellings(values)
+    shortened = sorted({*needles, *spellings(beginnings)})
     found = Found()
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            found.searched += 1
-            name = path.relative_to(folder)
-            is_data = path.suffix == ".parquet" and name.parts[0] != LOG
-            if holds_text(path, needles) or (
-                is_data and keys is not None and holds_keys(path, keys, names)
-            ):
+        name = path.relative_to(folder)
+        is_named = any(needle in unquote(path.name).encode() for needle in needles)
+        if not path.is_file():
+            if is_named:
                 found.holding.append(name.as_posix())
+            continue
+        found.searched += 1
+        is_data = path.suffix == ".parquet" and name.parts[0] != LOG
+        if (
+            is_named
+            or holds_text(path, needles if is_data else shortened)
+            or (is_data and keys is not None and holds_keys(path, keys, names))
+        ):
+            found.holding.append(name.as_posix())
     return found
 
 
@@ -172,7 +222,8 @@ def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
     """Returns whether a file holds one of the texts.
 
     Args:
-        file: A file; Parquet and gzip are unpacked as well.
+        file: A file; Parquet, Avro and gzip are unpacked as well. One of Avro that cannot be
+            unpacked may hold anything.
         needles: See `spellings`.
     """
     if not needles:
@@ -186,6 +237,11 @@ def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
         except (OSError, EOFError, zlib.error):  # what can be read of a damaged file
             unpacked = _unpacked(content)
         return any(needle in unpacked for needle in needles)
+    if content[:4] == avro_file.MAGIC:
+        try:
+            return any(n in block for block in avro_file.blocks(content) for n in needles)
+        except ValueError:
+            return True
     if content[:4] == b"PAR1":
         with pq.ParquetFile(file) as parquet:
             for batch in parquet.iter_batches(ROWS_A_BATCH):

@@ -351,7 +351,13 @@ def roll_back(table: Any, snapshot: int) -> None:
 
 
 def commit_checkpoint(
-    spark: Any, name: str, checkpoint: str, version: int | None, *, repeats: bool = False
+    spark: Any,
+    name: str,
+    checkpoint: str,
+    version: int | None,
+    *,
+    repeats: bool = False,
+    merges: bool = False,
 ) -> bool:
     """Writes a checkpoint in a commit without rows.
 
@@ -362,6 +368,7 @@ def commit_checkpoint(
         version: The version since which nobody else may have written; None for one that says of
             nothing that it was read.
         repeats: Whether it is the checkpoint that the table has.
+        merges: Whether the commit leaves out manifests of which no file is left.
 
     Returns:
         False if somebody else wrote. Nothing was committed then.
@@ -373,7 +380,8 @@ def commit_checkpoint(
         _, versions, wrote = _last_state(table)
         head = table.currentSnapshot()
         stage = uuid.uuid4().hex
-        append = table.newFastAppend().set(CHECKPOINT, checkpoint).set(STAGED_AS, stage)
+        append = table.newAppend() if merges else table.newFastAppend()
+        append.set(CHECKPOINT, checkpoint).set(STAGED_AS, stage)
         append.set(FOLLOWS, " ".join([wrote, *map(str, versions)]))
         append.set(REPEATS, str(repeats).lower()).stageOnly().commit()
         if _publish(spark, table, stage, None if head is None else head.snapshotId()):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import wraps
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from dbt.adapters.base.impl import log_code_execution
 from dbt.adapters.base.meta import available
@@ -20,7 +20,15 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
-from dbt.adapters.sparkcdc import erasure, iceberg, remote, steps, types
+from dbt.adapters.sparkcdc import (
+    erasure,
+    iceberg,
+    iceberg_erasure,
+    landed_files,
+    remote,
+    steps,
+    types,
+)
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
@@ -890,6 +898,45 @@ class SparkCdcAdapter(SparkAdapter):
         return {"rows": int(found.rows[0][0]), "files": len(gone)}
 
     @available.parse_none
+    def erase_iceberg_rows(self, table: str, sql: str | None, checkpoint: str) -> int:
+        """Deletes rows of a table of Iceberg, and rewrites all files that hold deleted rows.
+
+        Args:
+            table: Its name in SQL.
+            sql: A MERGE that deletes; None where no row is left.
+            checkpoint: What its snapshot carries.
+
+        Returns:
+            How many data files were replaced.
+        """
+        spark = self.connections.get_thread_connection().handle.spark
+        before = iceberg_erasure.data_files(spark, table)
+        if sql is not None:
+            with scoped(spark, {iceberg.CHECKPOINT_SETTING: checkpoint}):
+                self.execute(sql)
+        iceberg_erasure.purge(spark, self.execute, table)
+        return len(before - iceberg_erasure.data_files(spark, table))
+
+    @available.parse_none
+    def iceberg_erasure_problems(self, table: str) -> list[str]:
+        """See `iceberg_erasure.problems`."""
+        spark = self.connections.get_thread_connection().handle.spark
+        return iceberg_erasure.problems(spark, table)
+
+    @available.parse_none
+    def shortened_lengths(self, tables: list[str]) -> list[int]:
+        """Returns after how many characters texts in statistics of some tables may be cut off.
+
+        Args:
+            tables: Their names in SQL.
+        """
+        lengths = set(erasure.SHORTENED)
+        for table in tables:
+            if (known := self._iceberg(table)) is not None:
+                lengths |= {length - 1 for length in iceberg_erasure.truncations(known)}
+        return sorted(lengths)
+
+    @available.parse_none
     def files_hiding(self, table: str, keys: Step) -> list[str]:
         """Returns the live files of a table in which deletion vectors hide rows of some keys.
 
@@ -929,10 +976,16 @@ class SparkCdcAdapter(SparkAdapter):
             `version`: the table's newest one. `files`: how many data files were removed.
         """
         spark = self.connections.get_thread_connection().handle.spark
+        if (known := self._iceberg(table)) is not None:
+            folders = iceberg_erasure.folders(known)
+            files = {path for folder in folders for path in folder.rglob("*.parquet")}
+            version = iceberg_erasure.forget_past(spark, table, checkpoint)
+            return {"version": version, "files": sum(not path.exists() for path in files)}
         folder, _ = self._files_of(table)
         before = erasure.data_files(folder)
         with scoped(spark, NO_RETENTION):
             self.execute(f"vacuum {table} retain 0 hours")
+        erasure.remove_empty_folders(folder)
         with scoped(spark, {CHECKPOINT: checkpoint}):
             self.execute(f"alter table {table} set tblproperties ('cdc.erasure' = '{erasure_id}')")
         log, snapshot = self._delta_snapshot(folder)
@@ -942,20 +995,107 @@ class SparkCdcAdapter(SparkAdapter):
         return {"version": version, "files": len(before - erasure.data_files(folder))}
 
     @available.parse_none
-    def search_files(self, table: str, values: list[str], keys: Step | None) -> dict[str, Any]:
+    def search_files(
+        self, table: str, values: list[str], keys: Step | None, beginnings: list[str]
+    ) -> dict[str, Any]:
         """Searches all files below a table's folder, those of its log included.
 
         Args:
             table: Its name in SQL.
             values: Texts that no file may hold.
             keys: Keys that no data file may hold a row of.
+            beginnings: Beginnings of texts, which statistics may hold.
 
         Returns:
             See `erasure.Found`.
         """
-        folder, names = self._files_of(table)
-        found = erasure.search(folder, values, keys.rows if keys else None, names)
-        return {"searched": found.searched, "holding": found.holding}
+        wanted = keys.rows if keys else None
+        names: Mapping[str, str | int]
+        if (known := self._iceberg(table)) is not None:
+            folders = iceberg_erasure.folders(known)
+            columns = [] if wanted is None else wanted.column_names
+            names = iceberg_erasure.key_ids(known, columns)
+        else:
+            folder, names = self._files_of(table)
+            folders = [folder]
+        parts = [erasure.search(part, values, wanted, names, beginnings) for part in folders]
+        holding = [file for part in parts for file in part.holding]
+        return {"searched": sum(part.searched for part in parts), "holding": holding}
+
+    @available.parse_none
+    def landing_problem(self, folder: str) -> str | None:
+        """Returns why the files of a landing folder cannot be written again; None where they can.
+
+        Args:
+            folder: The folder of the landing model.
+        """
+        there = self._landing_folder(folder)
+        if there is None:
+            return f"the landing folder {folder} is on no disk of this machine"
+        if not there.is_dir():
+            return f"the landing folder {there} does not exist"
+        tables = sorted(path for path in there.iterdir() if path.is_dir())
+        if locked := [str(path) for path in tables if not os.access(path, os.W_OK | os.X_OK)]:
+            return f"this user may not write in {', '.join(locked)}"
+        return None
+
+    @available.parse_none
+    def landed_rewrites(self, folder: str, lines: dict[str, list[str]]) -> dict[str, Any]:
+        """Returns which landed files lose lines: see `landed_files.plan`.
+
+        Args:
+            folder: The folder of the landing model.
+            lines: For each table, the SHA-256 of the lines.
+
+        Returns:
+            `files` and `problems`.
+        """
+        wanted = {table: set(hashes) for table, hashes in lines.items()}
+        files, problems = landed_files.plan(self._local_landing_folder(folder), wanted)
+        return {"files": [asdict(file) for file in files], "problems": problems}
+
+    @available.parse_none
+    def rewrite_landed_files(
+        self, files: list[dict[str, Any]], lines: dict[str, list[str]]
+    ) -> None:
+        """Writes what landed files are to hold beside them.
+
+        Args:
+            files: See `landed_rewrites`, with the other argument.
+            lines: For each table, the SHA-256 of the lines.
+        """
+        for file in files:
+            landed_files.write_beside(file["file"], set(lines.get(file["table"], ())))
+
+    @available.parse_none
+    def replace_landed_files(self, folder: str) -> int:
+        """See `landed_files.take_place`."""
+        return landed_files.take_place(self._local_landing_folder(folder))
+
+    @available.parse_none
+    def search_landed_files(self, folder: str, values: list[str]) -> dict[str, Any]:
+        """Searches all files of a landing folder.
+
+        Args:
+            folder: The folder of the landing model.
+            values: Texts that no file may hold.
+
+        Returns:
+            See `erasure.Found`.
+        """
+        return asdict(erasure.search(self._local_landing_folder(folder), values, None, {}))
+
+    def _landing_folder(self, folder: str) -> Path | None:
+        """The folder as landing finds it; None where it is on no disk of this machine."""
+        if urlsplit(folder).scheme:
+            return local_folder(folder)
+        return Path(folder).absolute()
+
+    def _local_landing_folder(self, folder: str) -> Path:
+        there = self._landing_folder(folder)
+        if there is None:
+            raise DbtRuntimeError(f"cdc: {folder} is on no disk of this machine.")
+        return there
 
     @available.parse_none
     def write_certificate(self, erasure_id: str, certificate: dict[str, Any]) -> str:
