@@ -119,13 +119,13 @@
         {%- endif -%}
         {%- set d = cdc._upstream_declaration(node) or {"columns": [], "keyless": false} -%}
         {%- for column in d.columns if column.name | lower in cdc._iceberg_metadata_columns() -%}
-            {%- do problems.append(at ~ "file_format: iceberg`, and the column `" ~ column.name ~ "` of " ~ d.table ~ " has the name of"
-                ~ " one of Iceberg's own: Spark could not read the table. Leave it out with `except_columns`, or give it another name in"
-                ~ " a view of the raw table.") -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and the column `" ~ column.name ~ "` of " ~ d.table
+                ~ " has the name of one of Iceberg's own: Spark could not read the table. Leave it out with `except_columns`,"
+                ~ " or give it another name in a view of the raw table.") -%}
         {%- endfor -%}
         {%- if d.keyless -%}
-            {%- do problems.append(at ~ "file_format: iceberg`, and " ~ d.table ~ " has no `keys`: its rows are told apart by a column"
-                ~ " `_row_id`, which is one of Iceberg's own. Declare `keys`, or use `file_format: delta`.") -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and " ~ d.table ~ " has no `keys`: its rows are told apart by a"
+                ~ " column `_row_id`, which is one of Iceberg's own. Declare `keys`, or use `file_format: delta`.") -%}
         {%- endif -%}
         {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
             {%- do problems.append(at ~ "file_format: iceberg` and `"

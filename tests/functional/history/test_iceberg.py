@@ -429,6 +429,10 @@ class TestWhatPeopleDo:
         messages = {result.node.name: str(result.message) for result in results}
         assert "`write_mode: never`" in messages["items_history"], messages
         assert "clustered_by" in messages["items_history"]
+        options = ", format_version: 3"
+        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
+        for name, read in (("items", "items_history"), ("alone", "stg_alone")):
+            write_file(ITEM_FINAL.format(read=read, more=""), root, "models", f"{name}.sql")
         # Names of Iceberg's own, which only reading would refuse.
         lake.sql("alter table {raw}.items add column _POS int")
         declared = (Path(root) / "models" / "sources.yml").read_text()
@@ -441,10 +445,6 @@ class TestWhatPeopleDo:
         assert "app.alone has no `keys`: its rows are told apart" in messages["alone"], messages
         write_file(declared, root, "models", "sources.yml")
         assert before == {table: lake.snapshots_of(table) for table in TABLES}
-        options = ", format_version: 3"
-        write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
-        for name, read in (("items", "items_history"), ("alone", "stg_alone")):
-            write_file(ITEM_FINAL.format(read=read, more=""), root, "models", f"{name}.sql")
         lake.build("--no-partial-parse")
         lake.check("remark")
 
