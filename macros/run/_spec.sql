@@ -199,9 +199,12 @@
 
 
 
-{#- Whether an event may come without values for some columns: never where events are the rows of a typed table. -#}
+{#-
+    Whether an event may come without values for some columns: never where events are the rows of a typed table, unless rows were amended.
+-#}
 {% macro _may_be_partial(d) -%}
-    {{ return(not d or not d.traits.columns or (d.ignore_null_updates or d.changed_columns) and true or false) }}
+    {{ return(not d or not d.traits.columns or (d.ignore_null_updates or d.changed_columns) and true
+        or cdc._amendments_of(d) is not none) }}
 {%- endmacro %}
 
 
