@@ -217,14 +217,14 @@
         {%- do problems.append(subject.base.name ~ " has no column `" ~ name ~ "` yet. Build it first: dbt build --select +"
             ~ subject.base.name ~ "+") -%}
     {%- endfor -%}
-    {%- set wrong = cdc._query_problem("select 1" ~ rows ~ " where (" ~ where ~ "\n)") -%}
+    {%- set wrong = cdc._query_problem("select 1" ~ rows ~ cdc._meeting(where)) -%}
     {%- if wrong -%}
         {%- do problems.append("`where` is no condition on " ~ subject.named.name ~ columns ~ ". Spark says: " ~ wrong) -%}
     {%- endif -%}
     {%- for given in amended.set if given.name | lower in there -%}
         {%- set at = "`set`: `" ~ given.name ~ "` (" ~ given.expression ~ ") " -%}
         {%- set value = "struct((" ~ given.expression ~ "\n) as value).value" -%}
-        {%- set wrong = cdc._query_problem("select " ~ value ~ rows) -%}
+        {%- set wrong = cdc._query_problem("select __cdc_last, " ~ value ~ rows) -%}
         {%- set type = none if wrong else cdc._column_types("select " ~ value ~ " as value" ~ rows).value -%}
         {%- do given.update({"given_type": type}) -%}
         {%- if wrong -%}
@@ -238,8 +238,7 @@
         {%- endif -%}
     {%- endfor -%}
     {%- if not problems and not everything -%}
-        {%- set counts = run_query("select (select count(*)" ~ rows ~ "), (select count(*)" ~ rows ~ " where (" ~ where
-            ~ "\n))").rows[0] -%}
+        {%- set counts = run_query("select (select count(*)" ~ rows ~ "), (select count(*)" ~ rows ~ cdc._meeting(where) ~ ")").rows[0] -%}
         {%- if counts[0] and counts[0] == counts[1] -%}
             {%- do problems.append("`where` holds for all " ~ counts[0] ~ " rows of " ~ subject.named.name
                 ~ ". If that is meant, add `everything: true`.") -%}
@@ -286,9 +285,7 @@ with current_rows as (
 matching_rows as (
     select
         {{ (cdc._quoted_all(d.key_columns) + ["__cdc_last"] + given) | join(",\n        ") }}
-    from current_rows
-    where ({{ where }}
-    )
+    from current_rows{{ cdc._meeting(where) }}
 ),
 
 changed_rows as (
@@ -324,6 +321,12 @@ from judged_rows
 {%- if amended.set %}
 where size(_misfits) > 0 or not (struct({{ before | join(", ") }}) <=> struct({{ after | join(", ") }}))
 {%- endif %}
+{%- endmacro %}
+
+
+{#- A WHERE clause of a condition that somebody wrote. Spark reads `from rows where (name)` as an alias with a column. -#}
+{% macro _meeting(where) -%}
+    {{ return(" where ((" ~ where ~ "\n))") }}
 {%- endmacro %}
 
 

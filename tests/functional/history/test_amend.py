@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt, run_dbt_and_capture
+from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+from dbt_common.exceptions import DbtRuntimeError
 
 from tests.functional.history.tables import FINAL, histories, rows
 
@@ -53,7 +56,7 @@ class TestAmend:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         models = {"sources.yml": SOURCES}
-        for name in ("people", "visits", "whole", "log"):
+        for name in ("people", "visits", "whole"):
             models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
         for name in ("people", "visits", "whole"):
             read = "stg_visits" if name == "visits" else f"{name}_history"
@@ -64,9 +67,7 @@ class TestAmend:
 
     @pytest.fixture(scope="class")
     def snapshots(self) -> dict[str, str]:
-        return histories(
-            people_history="stg_people", whole_history="stg_whole", log_history="stg_log"
-        )
+        return histories(people_history="stg_people", whole_history="stg_whole")
 
     @pytest.fixture(autouse=True)
     def prepare(self, project: Any) -> Iterator[None]:
@@ -135,7 +136,9 @@ class TestAmend:
         found = rows(self.project, f"describe history {{s}}.{table}")
         return len([row for row in found if row[4] != "SET TBLPROPERTIES"])
 
-    def test_one_after_the_other(self, project: Any) -> None:
+    def test_one_after_the_other(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch, warehouse: Path
+    ) -> None:
         run_dbt(["deps"])
         run_dbt(["parse"])  # deps forgets the adapter
         project.run_sql(
@@ -154,7 +157,15 @@ class TestAmend:
         self.arrive(2, (12, 20, "U", "new", "XX", 2))
         run_dbt(["build"])
         self.bad_input_is_refused_at_once()
-        self.rows_are_deleted_and_updated()
+        self.a_killed_command_is_run_again(monkeypatch)
+        self.rows_are_deleted()
+        self.rows_are_updated()
+        self.events_of_the_source_have_their_place()
+        self.every_rebuild_repeats_them()
+        self.all_rows_and_the_same_row_again()
+        self.columns_that_change()
+        self.rows_whose_events_are_gone()
+        self.an_erasure_takes_them_along(warehouse)
 
     def bad_input_is_refused_at_once(self) -> None:
         before = self.state()
@@ -210,7 +221,8 @@ class TestAmend:
             ({"where": "true", "delete": True}, "cdc_amend needs a `table`"),
             ({"table": "people_final", "where": "id > 0"}, "nothing says what becomes"),
             ({"table": "people_final", "where": "id > 0", "delete": True}, "for all 10 rows"),
-            ({"table": "log_history", "where": "id > 0", "delete": True}, "declares no keys"),
+            ({"table": "app.log", "where": "id > 0", "delete": True}, "declares no keys"),
+            ({"table": "app.log", "where": "id > 0", "delete": True}, "has not been built"),
         ]:
             assert message in self.amend(passes=False, **args), message
         said = self.amend(table="people_final", where="id = 4711", delete=True)
@@ -220,20 +232,204 @@ class TestAmend:
         assert self.state() == before
         assert not rows(self.project, "show tables in {s} like 'cdc_amendments*'")
 
-    def rows_are_deleted_and_updated(self) -> None:
-        said = self.amend_all(where="country = 'XX'", delete=True, reason="test country")
-        assert all("2 rows will be deleted" in one for one in said)
-        # It waits for a build: the same again is known, and something else has to wait.
-        said = self.amend_all(where="country = 'XX'", delete=True)
-        assert all("recorded before" in one for one in said)
-        assert rows(self.project, "select count(*) from {s}.cdc_amendments__app_people") == [(2,)]
-        said = [self.amend(passes=False, table="people_final", where="id = 1", delete=True)]
-        assert "has not applied the amendments" in said[0]
+    def a_killed_command_is_run_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before, execute = self.state(), SparkCdcAdapter.execute
+
+        def dies(adapter: Any, sql: str, *args: Any, **more: Any) -> Any:
+            if "insert into" in sql and "cdc_amendments__app_people" in sql:
+                raise DbtRuntimeError("killed here")
+            return execute(adapter, sql, *args, **more)
+
+        args = {"table": "people_final", "where": "country = 'XX'", "delete": True}
+        with monkeypatch.context() as patched:
+            patched.setattr(SparkCdcAdapter, "execute", dies)
+            assert "killed here" in self.amend(passes=False, **args)
+        assert rows(self.project, "select * from {s}.cdc_amendments__app_people") == []
         run_dbt(["build"])
-        everyone = {key: (f"city {key}", "CH", float(key)) for key in range(1, 8)}
-        everyone[13] = ("old", "YY", 3.0)
-        self.final(everyone)
-        assert self.versions(12) == [
-            ("old", "XX", 2.0, 10, 20),
-            ("new", "XX", 2.0, 20, 20),
+        assert self.state() == before
+
+    def rows_are_deleted(self) -> None:
+        args = {"where": "country = 'XX'", "delete": True}
+        said = self.amend_all(reason="no such country", **args)
+        assert all("2 rows will be deleted" in one for one in said)
+        # They wait for a build: the same again is known, and something else has to wait.
+        assert all("2 rows were recorded before" in one for one in self.amend_all(**args))
+        recorded = "select count(*), max(_cdc_reason) from {s}.cdc_amendments__app_people"
+        assert rows(self.project, recorded) == [(2, "no such country")]
+        said = [self.amend(passes=False, table="people_final", where="id = 1", delete=True)]
+        assert "has not applied the amendments" in said[0] and "dbt build --select" in said[0]
+        # The staging view of the other tables was built before there were any.
+        command = ["build", "--select", "whole_history"]
+        assert "the staging model does not show" in run_dbt_and_capture(
+            command, expect_pass=False
+        )[1]
+        run_dbt(["build"])
+        self.expected = {key: (f"city {key}", "CH", float(key)) for key in range(1, 8)}
+        self.expected[13] = ("old", "YY", 3.0)
+        self.final(self.expected)
+        for history in ("people_history", "whole_history"):
+            assert self.versions(12, history) == [
+                ("old", "XX", 2.0, 10, 20),
+                ("new", "XX", 2.0, 20, 20),
+            ]
+        self.audits_hold()
+        assert rows(
+            self.project,
+            "select events_read, events_deleted from {s}.cdc_runs where node = 'people_history'"
+            " order by run_started_at desc limit 1",
+        ) == [(2, 2)]
+        assert rows(
+            self.project,
+            "select count(*) from {s}.people_history where country = 'XX' and id = 12"
+            " and dbt_valid_to > current_timestamp() - interval 1 hour",
+        ) == [(1,)]
+        self.nothing_more(**args)
+
+    def nothing_more(self, **args: Any) -> None:
+        """The same command finds nothing, and another build has nothing to do."""
+        said = self.amend_all(**args)
+        assert all("no row is to be" in one for one in said)
+        before, written = self.state(), [self.writes(base) for base in BASES]
+        run_dbt(["build"])
+        assert self.state() == before
+        assert [self.writes(base) for base in BASES] == written
+
+    def rows_are_updated(self) -> None:
+        args = {
+            "where": "id <= 3",
+            "set": {"COUNTRY": "lower('LI')", "points": "null", "city": "'city 1'"},
+        }
+        said = self.amend_all(**args)
+        assert all("3 rows will be updated" in one for one in said)
+        run_dbt(["build"])
+        for key in (1, 2, 3):
+            self.expected[key] = ("city 1", "li", None)
+        self.final(self.expected)
+        assert self.versions(2) == [("city 2", "CH", 2.0, 10, 10), ("city 1", "li", None, 10, None)]
+        self.audits_hold()
+        self.nothing_more(**args)
+
+    def events_of_the_source_have_their_place(self) -> None:
+        self.arrive(
+            3,
+            (1, 5, "U", "late", "CH", 9),
+            (2, 30, "U", "moved", "CH", 22),
+            (3, 10, "I", "city 3", "CH", 3),  # once more
+            (11, 30, "I", "back", "AA", 1),
+            (12, 15, "U", "late", "XX", 5),
+            (12, 20, "U", "new", "XX", 2),  # once more
+        )
+        run_dbt(["build"])
+        self.expected[2] = ("moved", "CH", 22.0)
+        self.expected[11] = ("back", "AA", 1.0)
+        self.final(self.expected)
+        for history in ("people_history", "whole_history"):
+            assert self.versions(1, history) == [
+                ("late", "CH", 9.0, 5, 10),
+                ("city 1", "CH", 1.0, 10, 10),
+                ("city 1", "li", None, 10, None),
+            ]
+            assert self.versions(2, history)[2:] == [("moved", "CH", 22.0, 30, None)]
+            assert self.versions(12, history)[1:] == [
+                ("late", "XX", 5.0, 15, 20),
+                ("new", "XX", 2.0, 20, 20),
+            ]
+        self.audits_hold()
+
+    def every_rebuild_repeats_them(self) -> None:
+        before = self.state()
+        run_dbt(["build", "--full-refresh"])
+        self.final(self.expected)
+        after = self.state()
+        assert [table for table in range(4) if after[table] != before[table]] == []
+        run_dbt(["run-operation", "cdc_replay", "--args", "{table: people_history, since: 1}"])
+        args = "{table: visits_final, since: 1}"
+        run_dbt(["run-operation", "cdc_replay", "--args", args])
+        run_dbt(["build"])
+        assert self.state() == before
+        self.project.run_sql(f"drop table {self.project.test_schema}.whole_history")
+        self.project.run_sql(f"drop table {self.project.test_schema}.people_final")
+        run_dbt(["build"])
+        assert self.state() == before
+        self.audits_hold()
+
+    def all_rows_and_the_same_row_again(self) -> None:
+        args = {"where": "true", "set": {"country": "'EU'"}}
+        assert "add `everything: true`" in self.amend(passes=False, table="people_final", **args)
+        self.amend_all(everything=True, **args)
+        run_dbt(["build"])
+        self.expected = {
+            key: (city, "EU", points) for key, (city, _, points) in self.expected.items()
+        }
+        self.final(self.expected)
+        self.nothing_more(everything=True, **args)
+        self.amend_all(where="id in (3, 4)", delete=True)
+        run_dbt(["build"])
+        assert self.versions(3) == [
+            ("city 3", "CH", 3.0, 10, 10),
+            ("city 1", "li", None, 10, 10),
+            ("city 1", "EU", None, 10, 10),
         ]
+        del self.expected[3], self.expected[4]
+        self.final(self.expected)
+        self.audits_hold()
+
+    def columns_that_change(self) -> None:
+        """A column has another name, a wider type, and there is one more."""
+        schema = self.project.test_schema
+        self.project.run_sql(f"alter table {schema}.people add columns (note string)")
+        changed = SOURCES.replace("decimal(6,2)", "decimal(8,2)").replace(
+            "{name: city, data_type: string}",
+            "{name: note, data_type: string}\n          - {name: town, data_type: string}",
+        )
+        changed = changed.replace("arrival: batch}", "arrival: batch, renames: {town: city}}")
+        write_file(changed, self.project.project_root, "models", "sources.yml")
+        before = rows(self.project, "select id, city from {s}.people_history order by all")
+        run_dbt(["build", "--full-refresh"])
+        found = rows(self.project, "select id, town from {s}.people_history order by all")
+        assert found == before
+        self.amend_all(where="id = 5", set={"note": "'kept'", "town": "'named'"})
+        run_dbt(["build"])
+        self.arrive_wide(4, (1, 3, "late", "n"))
+        run_dbt(["build", "--full-refresh"])
+        for table in ("people_final", "visits_final", "whole_final"):
+            found = rows(
+                self.project,
+                f"select id, town, country, note from {{s}}.{table} where id in (1, 5) order by id",
+            )
+            assert found == [(1, "city 1", "EU", None), (5, "named", "EU", "kept")], table
+        self.audits_hold()
+
+    def arrive_wide(self, batch: int, *events: tuple[int, int, str, str]) -> None:
+        values = ", ".join(
+            f"({key}, {seq}, 'U', '{city}', 'CH', 1.0, timestamp '2026-01-01', {batch}, '{note}')"
+            for key, seq, city, note in events
+        )
+        name = f"{self.project.test_schema}.people"
+        self.project.run_sql(f"insert into {name} select * from values {values}")
+
+    def rows_whose_events_are_gone(self) -> None:
+        """An amendment does not bring a row back of which nothing else is known."""
+        self.project.run_sql(f"delete from {self.project.test_schema}.people where id = 13")
+        command = ["build", "--full-refresh", "--exclude", "visits_final+"]
+        assert "would remove 2 of" in run_dbt_and_capture(command, expect_pass=False)[1]
+        run_dbt(["build", "--full-refresh", "--vars", "{cdc_rebuild: true}"])
+        for table in ("people_history", "visits_final", "whole_final"):
+            assert rows(self.project, f"select * from {{s}}.{table} where id = 13") in ([],), table
+        run_dbt(["build"])
+        self.audits_hold()
+
+    def an_erasure_takes_them_along(self, warehouse: Path) -> None:
+        command = ["run-operation", "cdc_erase", "--args"]
+        said = run_dbt_and_capture(
+            [*command, "{table: people_final, keys: [5], dry_run: false}"]
+        )[1]
+        assert "the amendments of app.people: 2 rows" in said
+        found = rows(self.project, "select distinct id from {s}.cdc_amendments__app_people")
+        assert (5,) not in found and (1,) in found
+        for file in warehouse.glob("*.db/cdc_amendments__app_people/**/*"):
+            content = file.read_bytes() if file.is_file() else b""
+            assert b"named" not in content or file.suffix != ".parquet"
+        run_dbt(["build"])
+        assert rows(self.project, "select * from {s}.people_history where id = 5") == []
+        self.audits_hold()
