@@ -20,15 +20,21 @@
 
 {#-
     The amendments that a SELECT of the events reads; none where there never were any, which dbt's cache of relations tells. None in a dbt
-    unit test, and under `--empty`. `dbt compile --no-introspect` may not ask at all.
+    unit test, and under `--empty`.
 -#}
 {% macro _amendments_of(d, relation=none) -%}
     {%- set is_empty = relation is not none and relation is not string and relation.limit is not none and relation.limit == 0 -%}
-    {%- if not d or d.get("amended") is sameas false or d.keyless or d.key_changes or is_empty or flags.INTROSPECT is sameas false
+    {%- if not d or d.get("amended") is sameas false or d.keyless or d.key_changes or is_empty
         or cdc._fixture_name("") in relation | string -%}
         {{ return(none) }}
     {%- endif -%}
-    {{ return(load_relation(cdc._amendments_relation(d))) }}
+    {{ return(adapter.dispatch("known_amendments", "cdc")(cdc._amendments_relation(d))) }}
+{%- endmacro %}
+
+
+{#- `dbt compile --no-introspect` may not ask at all; nothing is built of what it gives. -#}
+{% macro default__known_amendments(relation) -%}
+    {{ return(none if flags.INTROSPECT is sameas false else load_relation(relation)) }}
 {%- endmacro %}
 
 
@@ -131,7 +137,8 @@ amendment_events as (
     {%- endif -%}
     {%- set known = 0 if spec.rebuild else checkpoint.get("amended") or 0 -%}
     {%- set first = 0 if reads_all else known -%}
-    {%- set found = run_query("select max(_cdc_number), count_if(_cdc_number > " ~ cdc._number(first) ~ ") from " ~ amendments).rows[0] -%}
+    {%- set found = run_query("select max(_cdc_number), count_if(_cdc_number > " ~ cdc._number(first) ~ ") from "
+        ~ amendments).rows[0] -%}
     {%- set newest = found[0] or 0 -%}
     {%- if newest > known -%}
         {%- do cdc._refuse_old_staging(spec, d, [cdc._amendment_arrival(known), cdc._amendment_arrival(newest)]) -%}

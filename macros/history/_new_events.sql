@@ -2,11 +2,12 @@
     The events that a run reads, as the fold wants them: the values as one struct, and an event that ends the row of another key a second
     time, as M at that key. Truncates carry no key.
       amended   the arrivals of amendments to read beside, see `_is_new_row`
-    Where a table is made of all events (`spec.reads_all`, `spec.rebuild`), an amendment may have lost the events of its row. It makes no row
-    of its own then: it comes as a delete of what is not there.
+    Where a table is made of all events (`spec.reads_all`, `spec.rebuild`), an amendment may have lost the events of its row. It makes no
+    row of its own then: it comes as a delete of what is not there.
 -#}
 {% macro _new_events(spec, since=none, until=none, amended=none) -%}
-    {%- set finds_orphans = (spec.get("reads_all") or spec.rebuild) and cdc._amendments_of(spec.declaration) and "_arrived" in spec.types -%}
+    {%- set finds_orphans = (spec.get("reads_all") or spec.rebuild) and "_arrived" in spec.types
+        and cdc._amendments_of(spec.declaration) is not none -%}
 with arrived_events as (
     select
         *,

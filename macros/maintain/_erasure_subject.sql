@@ -18,7 +18,9 @@
         {%- set full_name = source.source_name ~ "." ~ source.name -%}
         {%- do names.append(full_name) -%}
         {%- if table == full_name -%}
-            {%- do found.append({"name": full_name, "relation": none, "node": none, "declaration": cdc._read_declaration(source)}) -%}
+            {%- do found.append({
+                "name": full_name, "relation": none, "node": none, "declaration": cdc._read_declaration(source),
+            }) -%}
         {%- endif -%}
     {%- endfor -%}
     {%- set managed = cdc._managed_nodes() -%}

@@ -88,7 +88,7 @@
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set types = {} -%}
     {%- for column in d.columns -%}{%- do types.update({column.name: cdc._table_type(column)}) -%}{%- endfor -%}
-    {%- for name in ["_op", "_seq", "_event_id", "_unset"] + (["_ts"] if cdc._has_event_time(d) else [])
+    {%- for name in ["_op", "_seq", "_event_id", "_unset", "_arrived"] + (["_ts"] if cdc._has_event_time(d) else [])
         + (["_row_id"] if d.keyless else []) -%}
         {%- do types.update({name: ""}) -%}
     {%- endfor -%}

@@ -260,9 +260,9 @@ class TestAmend:
         assert "has not applied the amendments" in said[0] and "dbt build --select" in said[0]
         # The staging view of the other tables was built before there were any.
         command = ["build", "--select", "whole_history"]
-        assert "the staging model does not show" in run_dbt_and_capture(
-            command, expect_pass=False
-        )[1]
+        assert (
+            "the staging model does not show" in run_dbt_and_capture(command, expect_pass=False)[1]
+        )
         run_dbt(["build"])
         self.expected = {key: (f"city {key}", "CH", float(key)) for key in range(1, 8)}
         self.expected[13] = ("old", "YY", 3.0)
@@ -421,9 +421,9 @@ class TestAmend:
 
     def an_erasure_takes_them_along(self, warehouse: Path) -> None:
         command = ["run-operation", "cdc_erase", "--args"]
-        said = run_dbt_and_capture(
-            [*command, "{table: people_final, keys: [5], dry_run: false}"]
-        )[1]
+        said = run_dbt_and_capture([*command, "{table: people_final, keys: [5], dry_run: false}"])[
+            1
+        ]
         assert "the amendments of app.people: 2 rows" in said
         found = rows(self.project, "select distinct id from {s}.cdc_amendments__app_people")
         assert (5,) not in found and (1,) in found
