@@ -65,8 +65,8 @@
         {%- do given.append(cdc._quoted(column.name) ~ " as __cdc_old_" ~ loop.index) -%}
         {%- do new.append("try_cast(" ~ value ~ " as " ~ column.type ~ ") as " ~ name) -%}
         {%- if column.given_type not in ["void", column.type] -%}
-            {%- do misfits.append("case when " ~ value ~ " is not null and not (" ~ name ~ " is not null and try_cast(" ~ name ~ " as "
-                ~ column.given_type ~ ") <=> " ~ value ~ ") then " ~ cdc._literal(column.name) ~ " end") -%}
+            {%- do misfits.append("case when " ~ value ~ " is not null and not (" ~ name ~ " is not null and try_cast(" ~ name
+                ~ " as " ~ column.given_type ~ ") <=> " ~ value ~ ") then " ~ cdc._literal(column.name) ~ " end") -%}
         {%- endif -%}
         {%- do before.append("__cdc_old_" ~ loop.index ~ " as value_" ~ loop.index) -%}
         {%- do after.append(name ~ " as value_" ~ loop.index) -%}

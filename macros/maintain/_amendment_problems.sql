@@ -6,8 +6,8 @@
         {%- do problems.append(d.table ~ " declares no keys: nothing tells which row of it an event is about. Correct the raw events,"
             ~ " and build everything again (dbt build --full-refresh).") -%}
     {%- elif d.key_changes -%}
-        {%- do problems.append(d.table ~ " declares `key_changes`: which row has a key, only the resolver tells, of the events of the"
-            ~ " source. Add events to the raw table instead.") -%}
+        {%- do problems.append(d.table ~ " declares `key_changes`: which row has a key, only the resolver tells, of the events of"
+            ~ " the source. Add events to the raw table instead.") -%}
     {%- endif -%}
     {%- if not subject.bases -%}
         {%- do problems.append(subject.named.name ~ " has not been built. Build it first: dbt build --select +"
@@ -56,14 +56,16 @@
         {%- elif column.mask -%}
             {%- do problems.append(at ~ "is masked: the tables hold hashes of its values. Change it in the source.") -%}
         {%- elif modules.re.search("struct<|map<|variant", column.type | lower) -%}
-            {%- do problems.append(at ~ "is a " ~ column.type ~ ". Only columns without fields can be set: change it in the source.") -%}
+            {%- do problems.append(at ~ "is a " ~ column.type
+                ~ ". Only columns without fields can be set: change it in the source.") -%}
         {%- endif -%}
         {%- if column and column.name in seen -%}
             {%- do problems.append(at ~ "is there twice; names ignore case.") -%}
         {%- endif -%}
         {%- do seen.append(column.name if column else name) -%}
         {%- if expression is none or expression is mapping or (expression is string and not expression.strip()) -%}
-            {%- do problems.append(at ~ "has no expression. Write an SQL expression: \"'closed'\" for a text, \"null\" for NULL.") -%}
+            {%- do problems.append(at
+                ~ "has no expression. Write an SQL expression: \"'closed'\" for a text, \"null\" for NULL.") -%}
         {%- endif -%}
     {%- endfor -%}
     {{ return(problems) }}
@@ -94,15 +96,16 @@
         {%- if wrong -%}
             {%- do problems.append(at ~ "is no expression on a row of " ~ subject.named.name ~ columns ~ ". Spark says: " ~ wrong) -%}
         {%- elif type != "void" -%}
-            {%- set wrong = cdc._query_problem("select try_cast(" ~ value ~ " as " ~ given.type ~ "), try_cast(try_cast(" ~ value ~ " as "
-                ~ given.type ~ ") as " ~ type ~ ")" ~ rows) -%}
+            {%- set fitted = "try_cast(" ~ value ~ " as " ~ given.type ~ ")" -%}
+            {%- set wrong = cdc._query_problem("select " ~ fitted ~ ", try_cast(" ~ fitted ~ " as " ~ type ~ ")" ~ rows) -%}
             {%- if wrong -%}
                 {%- do problems.append(at ~ "is a " ~ type ~ ", and the column is a " ~ given.type ~ ". Spark says: " ~ wrong) -%}
             {%- endif -%}
         {%- endif -%}
     {%- endfor -%}
     {%- if not problems and not everything -%}
-        {%- set counts = run_query("select (select count(*)" ~ rows ~ "), (select count(*)" ~ rows ~ cdc._meeting(where) ~ ")").rows[0] -%}
+        {%- set counts = run_query("select (select count(*)" ~ rows ~ "), (select count(*)" ~ rows
+            ~ cdc._meeting(where) ~ ")").rows[0] -%}
         {%- if counts[0] and counts[0] == counts[1] -%}
             {%- do problems.append("`where` holds for all " ~ counts[0] ~ " rows of " ~ subject.named.name
                 ~ ". If that is meant, add `everything: true`.") -%}
@@ -119,8 +122,8 @@
         {%- for row in run_query("select misfit, count(*) from (select explode(_misfits) as misfit from " ~ step.relation
             ~ ") as misfits group by misfit order by misfit").rows -%}
             {%- set given = amended.set | selectattr("name", "equalto", row[0]) | first -%}
-            {%- do problems.append("`set`: `" ~ row[0] ~ "` (" ~ given.expression ~ ") gives a " ~ given.given_type ~ " that does not fit "
-                ~ given.type ~ " in " ~ row[1] ~ (" row" if row[1] == 1 else " rows")
+            {%- do problems.append("`set`: `" ~ row[0] ~ "` (" ~ given.expression ~ ") gives a " ~ given.given_type
+                ~ " that does not fit " ~ given.type ~ " in " ~ row[1] ~ (" row" if row[1] == 1 else " rows")
                 ~ ". Nothing is rounded or cut: write an expression whose value fits, such as `cast(.. as " ~ given.type ~ ")`.") -%}
         {%- endfor -%}
     {%- endif -%}

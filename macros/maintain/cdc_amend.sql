@@ -64,7 +64,9 @@
 {%- endmacro %}
 
 
-{#- What a name stands for, see `_erasure_subject`, and `bases`: the tables whose rows are amended, histories or final tables without one. -#}
+{#-
+    What a name stands for, see `_erasure_subject`, and `bases`: the tables whose rows are amended, histories or final tables without one.
+-#}
 {% macro _amended_subject(table) -%}
     {%- set subject = cdc._erasure_subject(table, "cdc_amend") -%}
     {%- set d = subject.declaration -%}

@@ -414,8 +414,13 @@ class TestAmend:
         command = ["build", "--full-refresh", "--exclude", "visits_final+"]
         assert "would remove 2 of" in run_dbt_and_capture(command, expect_pass=False)[1]
         run_dbt(["build", "--full-refresh", "--vars", "{cdc_rebuild: true}"])
-        for table in ("people_history", "visits_final", "whole_final"):
-            assert rows(self.project, f"select * from {{s}}.{table} where id = 13") in ([],), table
+        for table, living in (
+            ("people_history", "true"),
+            ("whole_final", "true"),
+            ("visits_final", "_cdc_deleted_at is null"),
+        ):
+            found = rows(self.project, f"select * from {{s}}.{table} where id = 13 and {living}")
+            assert found == [], table
         run_dbt(["build"])
         self.audits_hold()
 
