@@ -50,6 +50,7 @@
         d,
         is_bootstrap=true,
         bootstrap=none,
+        amended=false,
         sees_erased=true,
         relation=cdc._bootstrap_relation(d) | string,
         format="flagged",
@@ -89,11 +90,7 @@
       last   what the CTE of all events is called
 -#}
 {% macro _with_bootstrap(d, bootstrap, last) -%}
-    {%- set columns = ["_payload", "_origin", "_arrived", "_reason", "_event_id", "_op", "_seq"] -%}
-    {%- if cdc._has_event_time(d) -%}{%- do columns.append("_ts") -%}{%- endif -%}
-    {%- do columns.append("_unset") -%}
-    {%- for column in d.columns -%}{%- do columns.append(column.name) -%}{%- endfor -%}
-    {%- for key in d.key_columns if not d.keyless -%}{%- do columns.append("_old_" ~ key) -%}{%- endfor -%}
+    {%- set columns = cdc._joined_columns(d) -%}
     {%- set problem = "cdc: " ~ bootstrap ~ ", the snapshot that " ~ d.table
         ~ " starts from, is not complete, or was taken at another position than"
         ~ " the declared one. If it is not complete, run cdc_bootstrap again. Else declare the position that it was taken at; or, to start"

@@ -9,6 +9,7 @@
       identified_events  with _event_id; _reason is null for good events
     Where an erasure list is there, the last one holds no event of a listed key: these are in `erased_events`. For a declaration that
     `sees_erased` it holds all.
+    Amendments are events among them. A declaration whose `amended` is false has none.
     Records that are no change of this table (messages, transaction borders) are left out. Where the table starts from a snapshot, the
     last one holds its rows as well, and `covered_events` what the snapshot covers.
 
@@ -28,7 +29,9 @@
     {%- set keys = d.key_columns if not d.keyless and not d.traits.columns else [] -%}
     {%- set erasures = none if d.get("sees_erased") else cdc._erasure_list() -%}
     {%- set bootstrap = cdc._bootstrap_of(d, relation) -%}
+    {%- set amendments = cdc._amendments_of(d, relation) -%}
     {%- set last = "all_events" if erasures else "identified_events" -%}
+    {%- set source = "source_events" if amendments else last -%}
     {%- set given, given_names = [], [] -%}
     {%- for column in hashed -%}
         {%- if cdc._needs_field(d, column) and column not in d.left_out -%}
@@ -174,7 +177,7 @@ typed_events as (
     lateral view outer inline(array(__cdc_typed)) typed as {{ typed_names | join(", ") }}, _unset
 ),
 
-{{ "stream_events" if bootstrap else last }} as (
+{{ "stream_events" if bootstrap else source }} as (
     select
         * except (__cdc_problems),
         nullif(__cdc_reasons, '') as _reason,
@@ -192,7 +195,11 @@ typed_events as (
 )
 {%- if bootstrap %},
 
-{{ cdc._with_bootstrap(d, bootstrap, last) }}
+{{ cdc._with_bootstrap(d, bootstrap, source) }}
+{%- endif %}
+{%- if amendments %},
+
+{{ cdc._with_amendments(d, amendments, source, last) }}
 {%- endif %}
 {%- if erasures %},
 

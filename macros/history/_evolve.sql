@@ -24,12 +24,13 @@
 {% macro default__evolve(relation, columns, images, renames, check) -%}
     {%- set known = cdc._column_types(relation) -%}
     {%- set spelled, renamed, added, problems = {}, {}, [], [] -%}
+    {%- set keeps_images = images and "_image" in cdc._struct_fields(cdc._item_type(known["_events"])) -%}
     {%- for name in known -%}{%- do spelled.update({name | lower: name}) -%}{%- endfor -%}
     {%- for name, type in columns.items() if known.get(name, "") | lower != type | lower -%}
         {%- set former = renames.get(name, []) | map("lower") | select("in", spelled) | first | default("") -%}
         {%- set present = spelled.get(name | lower, spelled.get(former)) -%}
         {%- if present is none -%}
-            {%- for place in ["", "_events.element._image."] if not place or name in images -%}
+            {%- for place in ["", "_events.element._image."] if not place or (name in images and keeps_images) -%}
                 {%- do added.append(place ~ cdc._quoted(name) ~ " " ~ type) -%}
             {%- endfor -%}
         {%- elif name | lower not in spelled and known[present] | lower == type | lower and name not in images -%}
@@ -40,6 +41,11 @@
                 ~ " that events keep.") -%}
         {%- endif -%}
     {%- endfor -%}
+    {%- if images and not keeps_images -%}
+        {%- set fields = [] -%}
+        {%- for name in images -%}{%- do fields.append(cdc._quoted(name) ~ ": " ~ columns[name]) -%}{%- endfor -%}
+        {%- do added.append("_events.element._image struct<" ~ (fields | join(", ")) ~ ">") -%}
+    {%- endif -%}
     {%- if problems -%}{%- do cdc._refuse_columns(relation, problems) -%}{%- endif -%}
     {%- if check -%}
         {{ return(known) }}

@@ -1,8 +1,13 @@
 {#-
     The events that a run reads, as the fold wants them: the values as one struct, and an event that ends the row of another key a second
     time, as M at that key. Truncates carry no key.
+      amended   the arrivals of amendments to read beside, see `_is_new_row`
+    Where a table is made of all events (`spec.reads_all`, `spec.rebuild`), an amendment may have lost the events of its row. It makes no
+    row of its own then: it comes as a delete of what is not there.
 -#}
-{% macro _new_events(spec, since=none, until=none) -%}
+{% macro _new_events(spec, since=none, until=none, amended=none) -%}
+    {%- set finds_orphans = (spec.get("reads_all") or spec.rebuild) and "_arrived" in spec.types
+        and cdc._amendments_of(spec.declaration) is not none -%}
 with arrived_events as (
     select
         *,
@@ -13,9 +18,36 @@ with arrived_events as (
         {%- endif %}
     from ({{ spec.events_sql }}) as source_events
     where
+        {%- if amended %}
+        {{ cdc._is_new_row(spec.arrival, since, until, amended) }}
+        {%- else %}
         {{ spec.arrival ~ " > " ~ cdc._number(since) if since is not none else "true" }}
         {{ "and " ~ spec.arrival ~ " <= " ~ cdc._number(until) if until is not none }}
+        {%- endif %}
 )
+{%- if finds_orphans %},
+
+first_images as (
+    select
+        {{ cdc._column_list(spec.key_columns) }},
+        min(_seq) as _first_seq
+    from arrived_events
+    where _op in ('I', 'U') and not {{ cdc._is_amendment() }}
+    group by {{ cdc._column_list(spec.key_columns) }}
+),
+
+founded_events as (
+    select
+        arrived_events.* except (_op),
+        if(
+            _op = 'U' and {{ cdc._is_amendment("arrived_events._arrived") }} and not coalesce(_first_seq <= arrived_events._seq, false),
+            'D',
+            _op
+        ) as _op
+    from arrived_events
+    left join first_images on {{ cdc._same(spec.key_columns, "first_images", "arrived_events") }}
+)
+{%- endif %}
 
 select
     {%- for key in spec.key_columns %}
@@ -40,7 +72,7 @@ select
     _resolved,
     {%- endif %}
     {{ cdc._present_names(spec, "_unset") if spec.follows else "_unset" }}{{ " as _unset" if spec.follows }}
-from arrived_events
+from {{ "founded_events" if finds_orphans else "arrived_events" }}
 {%- endmacro %}
 
 
@@ -64,7 +96,7 @@ from arrived_events
 {#- The CTEs that _versions reads, of all events up to where a first build reads. -#}
 {% macro _all_events(spec, until=none) -%}
 new_events as (
-    {{ cdc._new_events(spec, until=until) | indent(4) }}
+    {{ cdc._new_events(dict(spec, reads_all=true), until=until) | indent(4) }}
 ),
 
 events as (

@@ -14,7 +14,8 @@
     {%- set found = run_query(
         "select count(*), count_if(events._cdc_is_there is null), cast(max(if(events._cdc_is_there is null, dbt_valid_from, null)) as string) from "
         ~ spec.relation ~ " as history left join (select distinct " ~ cdc._column_list(found_by) ~ ", true as _cdc_is_there from "
-        ~ events.relation ~ " where _op in ('I', 'U')) as events on " ~ cdc._same(found_by, "history", "events")
+        ~ events.relation ~ " as arrived" ~ cdc._without_amendments(spec.declaration, "arrived")
+        ~ " where _op in ('I', 'U')) as events on " ~ cdc._same(found_by, "history", "events")
     ).rows[0] -%}
     {%- if found[1] -%}
         {%- do exceptions.raise_compiler_error(
@@ -45,4 +46,12 @@
         ) -%}
     {%- endfor -%}
     {{ return(node.name in names) }}
+{%- endmacro %}
+
+
+{#- An anti join that leaves out amendments: one stands at the position of an event, and is not that event. -#}
+{% macro _without_amendments(d, alias) -%}
+    {%- set amendments = cdc._amendments_of(d) -%}
+    {{ return(" left anti join " ~ amendments ~ " as amendments on " ~ alias ~ "._seq = amendments._seq and " ~ alias
+        ~ "._event_id = amendments._event_id" if amendments else "") }}
 {%- endmacro %}

@@ -19,7 +19,7 @@
     {%- endif -%}
     {%- set past_ends -%}
         with past_events as (
-            {{ cdc._new_events(spec, until=window.read_from) }}
+            {{ cdc._new_events(dict(spec, reads_all=true), until=window.read_from) }}
         )
 
         select distinct

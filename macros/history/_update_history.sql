@@ -25,7 +25,8 @@
         {%- set first = run_query("select min(_resolved) from (" ~ spec.events_sql ~ ") as resolved_events").rows[0][0] -%}
         {%- set spec = dict(spec, rebuild=spec.rebuild or first > window.read_from) -%}
     {%- endif -%}
-    {%- set events = cdc._step(spec, "events", cdc._new_events(spec, window.read_from, window.read_to), window.few) -%}
+    {%- set new_events = cdc._new_events(spec, window.read_from, window.read_to, window.amended) -%}
+    {%- set events = cdc._step(spec, "events", new_events, window.few) -%}
     {%- if spec.rebuild -%}
         {%- do cdc._refuse_loss(spec, events) -%}
     {%- endif -%}

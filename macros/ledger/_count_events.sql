@@ -53,20 +53,20 @@ with {{ cdc._decoded_events(d, d.relation) }},
 control_counts as (
     select count(*) as left_out
     from ({{ cdc._left_out_events(d) }}) as left_out_events
-    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
+    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to, window.amended) }}
 ),
 
 bad_counts as (
     select count(*) as quarantined
     from identified_events
-    where _reason is not null and {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
+    where _reason is not null and {{ cdc._is_new_row("_arrived", window.read_from, window.read_to, window.amended) }}
 )
 {%- if cdc._erasure_list() %},
 
 erased_counts as (
     select count(*) as erased
     from erased_events
-    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to) }}
+    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to, window.amended) }}
 )
 {%- endif %}
 

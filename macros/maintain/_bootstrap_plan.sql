@@ -13,7 +13,7 @@
     {%- set problem = cdc._attempt(cdc._file_view(view, b.from)) if view else none -%}
     {%- set snapshot = view or cdc._quoted_path(b.from) -%}
     {%- set problem = problem or cdc._query_problem("select * from " ~ snapshot) -%}
-    {%- set stream = "with " ~ cdc._decoded_events(dict(d, bootstrap=none), d.relation) ~ " select _seq"
+    {%- set stream = "with " ~ cdc._decoded_events(dict(d, bootstrap=none, amended=false), d.relation) ~ " select _seq"
         ~ (", _ts" if cdc._has_event_time(d)) ~ " from identified_events" -%}
     {%- set stream_problem = cdc._query_problem(stream) -%}
     {%- if problem -%}

@@ -5,7 +5,7 @@
 {% macro _erase_table(d, table, erased, erasure_id, unfinished) -%}
     {%- set types = cdc._column_types(table.relation) -%}
     {%- set checkpoint = cdc._checkpoint_text(table.relation, dict(cdc._read_checkpoint(table.relation), erasure=erasure_id))
-        if table.role != "tombstones" else "{}" -%}
+        if table.role not in ["tombstones", "amendments"] else "{}" -%}
     {%- set bounds = cdc._erased_bounds(d, erased, types) -%}
     {%- set predicates = cdc._key_predicates(d.key_columns) + [cdc._is_within(bounds, "DBT_INTERNAL_DEST")] -%}
     {%- set merge = cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]) -%}
@@ -21,7 +21,7 @@
         {%- set names = [] -%}
         {%- for file in hiding -%}{%- do names.append(cdc._literal(file.split("/")[-1])) -%}{%- endfor -%}
         {%- set marks = ["dbt_scd_id"] if table.role == "history" else ["_commit_version", "_row_kind"] if table.role == "changelog"
-            else ["_event_id"] if table.role == "tombstones" else [] -%}
+            else ["_event_id"] if table.role in ["tombstones", "amendments"] else [] -%}
         {%- set row = d.key_columns + marks -%}
         {%- set touched -%}
             (

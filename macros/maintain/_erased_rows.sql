@@ -14,7 +14,7 @@
             ~ ") as given_key") -%}
     {%- endfor -%}
     {%- if where is not none -%}
-        {%- do found.append("select " ~ columns ~ " from " ~ cdc._named_rows(subject) ~ " where (" ~ where ~ "\n)") -%}
+        {%- do found.append("select " ~ columns ~ " from " ~ cdc._named_rows(subject) ~ cdc._meeting(where)) -%}
     {%- endif -%}
     {%- if cdc._erasure_list() and (unfinished or by_list) -%}
         {%- set listed = "select key_hash from " ~ cdc._erasure_list() ~ " where table_name = " ~ cdc._literal(d.table)

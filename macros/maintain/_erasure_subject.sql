@@ -6,10 +6,10 @@
       views         the staging views
       others        models that read these tables and are not the package's to change
 -#}
-{% macro _erasure_subject(table) -%}
+{% macro _erasure_subject(table, operation="cdc_erase") -%}
     {%- if table is none -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: cdc_erase needs a `table`: a history, a final table or a declared source table."
+            "cdc: " ~ operation ~ " needs a `table`: a history, a final table or a declared source table."
         ) -%}
     {%- endif -%}
     {%- set found = [] -%}
@@ -18,7 +18,9 @@
         {%- set full_name = source.source_name ~ "." ~ source.name -%}
         {%- do names.append(full_name) -%}
         {%- if table == full_name -%}
-            {%- do found.append({"name": full_name, "relation": none, "declaration": cdc._read_declaration(source)}) -%}
+            {%- do found.append({
+                "name": full_name, "relation": none, "node": none, "declaration": cdc._read_declaration(source),
+            }) -%}
         {%- endif -%}
     {%- endfor -%}
     {%- set managed = cdc._managed_nodes() -%}
@@ -26,7 +28,7 @@
         {%- do names.append(node.name) -%}
         {%- if node.name == table -%}
             {%- do found.append({
-                "name": node.name, "relation": cdc._relation_of(node), "declaration": cdc._upstream_declaration(node),
+                "name": node.name, "relation": cdc._relation_of(node), "node": node, "declaration": cdc._upstream_declaration(node),
             }) -%}
         {%- endif -%}
     {%- endfor -%}
@@ -37,6 +39,11 @@
     {%- endif -%}
     {%- set named = found[0] -%}
     {%- set tables, views, ids = [], [], [] -%}
+    {%- set amendments = cdc._amendments_of(named.declaration) -%}
+    {%- if amendments -%}
+        {%- do cdc._evolve_amendments(named.declaration, amendments, []) -%}
+        {%- do tables.append(cdc._erased_table("amendments", "the amendments of " ~ named.declaration.table, amendments)) -%}
+    {%- endif -%}
     {%- for node in graph.nodes.values() if "macro.cdc.events" in node.depends_on.macros
         and cdc._declared_names(node) == [named.declaration.table] -%}
         {%- do views.append(node) -%}

@@ -7,7 +7,7 @@
     {%- set versions = {} -%}
     {%- set raw_version = {} -%}
     {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] if d.arrival else none -%}
-    {%- for role in ["raw", "snapshot", "tombstones", "history", "final", "changelog"] -%}
+    {%- for role in ["raw", "snapshot", "amendments", "tombstones", "history", "final", "changelog"] -%}
         {%- for table in done if table.role == role -%}
             {%- set position = {} -%}
             {%- if role in ["history", "final", "changelog"] -%}

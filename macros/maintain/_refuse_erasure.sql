@@ -107,7 +107,7 @@
 {#- What is wrong with a condition: it does not parse, it names another column, it holds for all rows. -#}
 {% macro _condition_problems(subject, where, everything) -%}
     {%- set rows = cdc._named_rows(subject) -%}
-    {%- set problem = adapter.query_problem("select 1 from " ~ rows ~ " where (" ~ where ~ "\n)") -%}
+    {%- set problem = adapter.query_problem("select 1 from " ~ rows ~ cdc._meeting(where)) -%}
     {%- if problem is not none -%}
         {%- set names = cdc._column_types("select * from " ~ rows).keys() | reject("in", ["_events"]) | list -%}
         {{ return(["`where` is no condition on " ~ subject.named.name ~ ", whose columns are " ~ (names | join(", "))

@@ -44,7 +44,7 @@
     {%- endif -%}
     {#- The raw table, and the snapshot that the table starts from. -#}
     {%- set raw = [] -%}
-    {%- for d in [dict(subject.declaration, bootstrap=none)] + cdc._bootstraps(subject.declaration) -%}
+    {%- for d in [dict(subject.declaration, bootstrap=none, amended=false)] + cdc._bootstraps(subject.declaration) -%}
         {%- do raw.append({"declaration": d, "rows": cdc._step(
             {"relation": d.relation, "is_large": true}, "erased_raw_rows_" ~ loop.index, cdc._erased_raw_rows(d, erased), true,
             scans_table=true
@@ -111,7 +111,7 @@
         {%- if table.role == "final" and d.history
             and cdc._is_behind_history(table) -%}{%- do behind.append(table.name) -%}{%- endif -%}
     {%- endfor -%}
-    {%- for role in ["tombstones", "changelog", "final", "history"] -%}
+    {%- for role in ["amendments", "tombstones", "changelog", "final", "history"] -%}
         {%- for table in subject.tables if table.role == role -%}
             {%- do done.append(cdc._erase_table(d, table, erased, erasure_id, unfinished)) -%}
         {%- endfor -%}

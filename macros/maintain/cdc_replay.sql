@@ -51,7 +51,7 @@
 
 {% macro _missed_events(d, history, read_to) -%}
     {%- set beside = cdc._tombstones_of(history) -%}
-with {{ cdc._decoded_events(d, d.relation) }},
+with {{ cdc._decoded_events(dict(d, amended=false), d.relation) }},
 
 known_events as (
     select explode(coalesce(_events._event_id, array(_event_id))) as _event_id

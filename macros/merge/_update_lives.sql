@@ -12,7 +12,8 @@
     {%- if window.nothing_new -%}
         {{ return("nothing new") }}
     {%- endif -%}
-    {%- set events = cdc._step(spec, "events", cdc._new_events(spec, window.read_from, window.read_to), window.few) -%}
+    {%- set new_events = cdc._new_events(spec, window.read_from, window.read_to, window.amended) -%}
+    {%- set events = cdc._step(spec, "events", new_events, window.few) -%}
     {%- set facts = cdc._event_facts(spec, events) -%}
     {%- set has_truncates = facts.truncates > 0 -%}
     {#- A truncate changes as many rows as there are. -#}

@@ -100,7 +100,7 @@
         {{ return(none) }}
     {%- elif above.config.materialized == "view" -%}
         {{ return(cdc._fingerprint(node, [cdc._view_text(above.relation_name), cdc._last_commit(declaration.relation)]
-            + cdc._bootstrap_commits(declaration))) }}
+            + cdc._bootstrap_commits(declaration) + cdc._amendment_commits(declaration))) }}
     {%- endif -%}
     {{ return(cdc._fingerprint(node, [cdc._last_commit(above.relation_name)])) }}
 {%- endmacro %}
@@ -115,7 +115,7 @@
     {%- endif -%}
     {%- set view_text = cdc._view_text(above.relation_name) -%}
     {%- set raw = [] if view_text is none else [cdc._raw_types(d.relation), cdc._table_id(d.relation)]
-        + cdc._bootstrap_commits(d) -%}
+        + cdc._bootstrap_commits(d) + cdc._amendment_commits(d) -%}
     {{ return(cdc._fingerprint(node, [view_text] + raw) if raw else none) }}
 {%- endmacro %}
 

@@ -1,6 +1,6 @@
 {#-
-    What a run reads: from where to where in the ingestion sequence (`read_from`, `read_to`), how many raw rows that is (`raw_rows`; none
-    where nobody knows), whether these are few, whether there is nothing new, and the checkpoint to write (`position`), which
+    What a run reads: from where to where in the ingestion sequence (`read_from`, `read_to`), which amendments beside that
+    (`amended`), how many raw rows that is (`raw_rows`; none where nobody knows), whether these are few, whether there is nothing new, and the checkpoint to write (`position`), which
     keeps the input fingerprint of before the events were read. What an `arrival_overlap` covers is read again where a row has come
     into it since. Everything is read again where the checkpoint speaks of another raw table or another `arrival`: events that are known
     change nothing. Refuses bad events, and batches out of order, where that is declared.
@@ -26,7 +26,9 @@
         {%- do cdc._refuse_lost_place(spec, d, last) -%}
     {%- endif -%}
     {%- set read_from = found.read_from if is_behind else read_from -%}
-    {%- set nothing_new = last is not none and read_to is not none and read_to <= last and not is_behind
+    {%- set amendments = cdc._new_amendments(spec, d, checkpoint, read_from is none) -%}
+    {%- do position.update(amendments.position) -%}
+    {%- set nothing_new = last is not none and read_to is not none and read_to <= last and not is_behind and not amendments.range
         and (overlap == 0 or found.raw_rows == checkpoint.get("overlapping")) -%}
     {%- if read_to is not none -%}{%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}{%- endif -%}
     {%- if not nothing_new -%}
@@ -39,6 +41,7 @@
                 run_query("select count(*) " ~ cdc._from_new_rows(d, read_to - overlap, read_to)).rows[0][0]}) -%}
         {%- endif -%}
     {%- endif -%}
+    {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
     {%- if d and d.batch_order -%}
         {%- do position.update({"batch": checkpoint.get("batch") if nothing_new
             else cdc._refuse_batches(d, read_from, read_to, none if spec.rebuild else checkpoint.get("batch"))}) -%}
@@ -46,8 +49,9 @@
     {{ return({
         "read_from": read_from,
         "read_to": read_to,
-        "raw_rows": found.raw_rows,
-        "few": found.raw_rows is not none and found.raw_rows <= cdc._few_rows(),
+        "amended": amendments.range,
+        "raw_rows": raw_rows,
+        "few": raw_rows is not none and raw_rows <= cdc._few_rows(),
         "nothing_new": nothing_new,
         "position": position,
     }) }}
@@ -180,10 +184,17 @@
 {%- endmacro %}
 
 
-{% macro _is_new_row(arrival, read_from=none, read_to=none) -%}
+{#-
+    A condition that is true of what arrived in a window.
+      amended   the arrivals of amendments to read beside, from one and up to another; none where there are none
+-#}
+{% macro _is_new_row(arrival, read_from=none, read_to=none, amended=none) -%}
     {%- set bounds = [] -%}
     {%- if read_from is not none -%}{%- do bounds.append(arrival ~ " > " ~ cdc._number(read_from)) -%}{%- endif -%}
     {%- if read_to is not none -%}{%- do bounds.append(arrival ~ " <= " ~ cdc._number(read_to)) -%}{%- endif -%}
+    {%- if amended and bounds -%}
+        {{ return("(" ~ (bounds | join(" and ")) ~ " or " ~ cdc._is_new_row(arrival, amended[0], amended[1]) ~ ")") }}
+    {%- endif -%}
     {{ return(bounds | join(" and ") or "true") }}
 {%- endmacro %}
 

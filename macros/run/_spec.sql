@@ -88,7 +88,7 @@
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set types = {} -%}
     {%- for column in d.columns -%}{%- do types.update({column.name: cdc._table_type(column)}) -%}{%- endfor -%}
-    {%- for name in ["_op", "_seq", "_event_id", "_unset"] + (["_ts"] if cdc._has_event_time(d) else [])
+    {%- for name in ["_op", "_seq", "_event_id", "_unset", "_arrived"] + (["_ts"] if cdc._has_event_time(d) else [])
         + (["_row_id"] if d.keyless else []) -%}
         {%- do types.update({name: ""}) -%}
     {%- endfor -%}
@@ -199,9 +199,12 @@
 
 
 
-{#- Whether an event may come without values for some columns: never where events are the rows of a typed table. -#}
+{#-
+    Whether an event may come without values for some columns: never where events are the rows of a typed table, unless rows were amended.
+-#}
 {% macro _may_be_partial(d) -%}
-    {{ return(not d or not d.traits.columns or (d.ignore_null_updates or d.changed_columns) and true or false) }}
+    {{ return(not d or not d.traits.columns or (d.ignore_null_updates or d.changed_columns) and true
+        or cdc._amendments_of(d) is not none) }}
 {%- endmacro %}
 
 

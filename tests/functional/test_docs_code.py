@@ -186,6 +186,7 @@ ORDER = [
     "cdc_optimize",
     "cdc_vacuum",
     "cdc_replay",
+    "cdc_amend",
     "cdc_compact",
     "cdc_erase",
     "cdc_allow_return",
@@ -195,6 +196,8 @@ REPLACED = {
     "5a6b..": "RUN",
     "<run_id>": "RUN",
     "email = 'ann@example.com'": "name = 'Anna'",
+    "country = 'XX'": "name = 'Nobody'",
+    "set: {country": "set: {name",
     # Most histories of this project have no event time, and versions without one have no age.
     "{older_than_days": "{table: migrated_history, older_than_days",
     "source:shop": "source:shop_raw",

@@ -30,6 +30,17 @@
 {%- endmacro %}
 
 
+{#- The events that `cdc_amend` makes of the rows that meet a condition. #}
+{% macro amended_rows(history, where, set) -%}
+    {%- if execute -%}
+        {%- set subject = cdc._amended_subject(history.identifier) -%}
+        {%- set amended = cdc._current_values(subject, where, set) -%}
+        {%- for given in amended.set -%}{%- do given.update({"given_type": "double"}) -%}{%- endfor -%}
+        {{ return(cdc._amended_rows(subject, amended, where)) }}
+    {%- endif -%}
+{%- endmacro %}
+
+
 {% macro batch_of_current(current, history) -%}
     {%- if not execute -%}{{ return("") }}{%- endif -%}
     {%- set node = cdc._node_of(current) -%}

@@ -89,6 +89,12 @@
 {%- endmacro %}
 
 
+{#- dbt's cache tells, without a warehouse. -#}
+{% macro default__known_amendments(relation) -%}
+    {{ return(relation if relation.identifier in (model.config.meta or {}).get("tables", []) else none) }}
+{%- endmacro %}
+
+
 {% macro default__is_there(relation) -%}
     {{ return(load_relation(relation) is not none) }}
 {%- endmacro %}

@@ -1,0 +1,440 @@
+"""Deletes and updates by condition: events of their own, which every rebuild repeats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
+from dbt_common.exceptions import DbtRuntimeError
+
+from tests.functional.history.tables import FINAL, histories, rows
+
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    tables:
+      - name: people
+        config:
+          meta:
+            cdc: &cdc
+              {format: flagged, keys: [id], sequence_by: seq, event_time: at, operation: op,
+               arrival: batch}
+        columns: &columns
+          - {name: id, data_type: bigint}
+          - {name: city, data_type: string}
+          - {name: country, data_type: string}
+          - {name: points, data_type: "decimal(6,2)"}
+      - name: visits
+        identifier: people
+        config: {meta: {cdc: {<<: *cdc, history: false}}}
+        columns: *columns
+      # Read whole in each run, in the session's own time.
+      - name: whole
+        identifier: people
+        config: {meta: {cdc: {<<: *cdc, arrival: null}}}
+        columns: *columns
+      - name: log
+        identifier: people
+        config: {meta: {cdc: {<<: *cdc, keys: null}}}
+        columns: *columns
+"""
+BASES = ["people_history", "visits_final", "whole_history"]
+
+
+class TestAmend:
+    @pytest.fixture(scope="class")
+    def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
+        return project_config_update | {"on-run-end": ["{{ cdc.record_run(results) }}"]}
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        models = {"sources.yml": SOURCES}
+        for name in ("people", "visits", "whole"):
+            models[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
+        for name in ("people", "visits", "whole"):
+            read = "stg_visits" if name == "visits" else f"{name}_history"
+            models[f"{name}_final.sql"] = FINAL.format(read=read)
+            call = f"cdc.audit(ref('{read}'), ref('{name}_final'))"
+            models[f"{name}_audit.sql"] = f"{{{{ {call} }}}}"
+        return models
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(people_history="stg_people", whole_history="stg_whole")
+
+    @pytest.fixture(autouse=True)
+    def prepare(self, project: Any) -> Iterator[None]:
+        self.project = project
+        yield
+
+    def arrive(self, batch: int, *events: tuple[Any, ...]) -> None:
+        """Events (key, position, operation, city, country, points) of the day of their position."""
+        values = ", ".join(
+            f"({key}, {seq}, '{op}', '{city}', '{country}', {points},"
+            f" timestamp '2026-01-01' + make_dt_interval({seq}), {batch})"
+            for key, seq, op, city, country, points in events
+        )
+        name = f"{self.project.test_schema}.people"
+        self.project.run_sql(f"insert into {name} select /*+ coalesce(1) */ * from values {values}")
+
+    def amend(self, *, passes: bool = True, dry_run: bool = False, **args: Any) -> str:
+        command = ["run-operation", "cdc_amend", "--args", json.dumps(args | {"dry_run": dry_run})]
+        return run_dbt_and_capture(command, expect_pass=passes)[1]
+
+    def amend_all(self, **args: Any) -> list[str]:
+        """The same for a table with a history, one without, and one that is read whole."""
+        return [
+            self.amend(table=table, **args)
+            for table in ("people_final", "visits_final", "whole_history")
+        ]
+
+    def final(self, expected: dict[int, tuple[Any, ...]]) -> None:
+        """Checks city, country and points of all current rows in all tables."""
+        for table, living in (
+            ("people_final", "true"),
+            ("visits_final", "_cdc_deleted_at is null"),
+            ("whole_final", "true"),
+        ):
+            found = rows(
+                self.project,
+                f"select id, city, country, cast(points as double) from {{s}}.{table}"
+                f" where {living}",
+            )
+            assert {row[0]: row[1:] for row in found} == expected, table
+            assert len(found) == len(expected)
+
+    def versions(self, key: int, history: str = "people_history") -> list[tuple[Any, ...]]:
+        return rows(
+            self.project,
+            f"select city, country, cast(points as double), _seq, _seq_end from {{s}}.{history}"
+            f" where id = {key} order by _seq, _seq_end nulls last, dbt_valid_from",
+        )
+
+    def state(self) -> list[Any]:
+        return [
+            rows(self.project, f"select * from {{s}}.{table} order by all")
+            for table in ("people_history", "people_final", "visits_final", "whole_history")
+        ]
+
+    def audits_hold(self) -> None:
+        for name in ("people", "visits", "whole"):
+            found = rows(
+                self.project,
+                "select events_read - events_applied - events_duplicate - events_superseded"
+                f" - events_quarantined, events_read from {{s}}.{name}_audit",
+            )
+            assert found[0][0] == 0, (name, found)
+
+    def writes(self, table: str) -> int:
+        found = rows(self.project, f"describe history {{s}}.{table}")
+        return len([row for row in found if row[4] != "SET TBLPROPERTIES"])
+
+    def test_one_after_the_other(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch, warehouse: Path
+    ) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])  # deps forgets the adapter
+        project.run_sql(
+            f"create table {project.test_schema}.people (id bigint, seq int, op string,"
+            " city string, country string, points decimal(6,2), at timestamp, batch int)"
+            " using delta"
+        )
+        self.arrive(
+            1,
+            *((key, 10, "I", f"city {key}", "CH", key) for key in range(1, 8)),
+            (11, 10, "I", "old", "XX", 1),
+            (12, 10, "I", "old", "XX", 2),
+            (13, 10, "I", "old", "YY", 3),
+        )
+        run_dbt(["build"])
+        self.arrive(2, (12, 20, "U", "new", "XX", 2))
+        run_dbt(["build"])
+        self.bad_input_is_refused_at_once()
+        self.a_killed_command_is_run_again(monkeypatch)
+        self.rows_are_deleted()
+        self.rows_are_updated()
+        self.events_of_the_source_have_their_place()
+        self.every_rebuild_repeats_them()
+        self.all_rows_and_the_same_row_again()
+        self.columns_that_change()
+        self.rows_whose_events_are_gone()
+        self.an_erasure_takes_them_along(warehouse)
+
+    def bad_input_is_refused_at_once(self) -> None:
+        before = self.state()
+        said = self.amend(
+            passes=False,
+            table="people_final",
+            delete=True,
+            set={"id": 1, "town": "'x'", "city": None},
+            everything="yes",
+        )
+        for problem in (
+            "`where` is missing",
+            "`everything` is yes",
+            "`delete` and `set` both",
+        ):
+            assert problem in said, problem
+        said = self.amend(
+            passes=False,
+            table="people_final",
+            where="id = 1",
+            set={"id": 1, "town": "'x'", "city": None, "CITY": "'a'"},
+        )
+        for problem in (
+            "`id` is a key column",
+            "`town` is no column",
+            "`city` has no expression",
+            "`CITY` is there twice",
+        ):
+            assert problem in said, problem
+        said = self.amend(
+            passes=False,
+            table="people_final",
+            where="contry = 'XX'",
+            set={"city": "upper(", "points": "date '2026-01-01'", "country": "max(country)"},
+        )
+        for problem in (
+            "`where` is no condition on people_final, whose columns are id, city",
+            "`city` (upper() is no expression",
+            "`points` (date '2026-01-01') is a date, and the column is a decimal(6,2)",
+            "`country` (max(country)) is no expression",
+        ):
+            assert problem in said, problem
+        for given, message in [
+            ({"points": "points / 3"}, "does not fit decimal(6,2) in 1 row"),
+            ({"points": "12345.00"}, "does not fit decimal(6,2)"),
+            ({"points": "'many'"}, "does not fit decimal(6,2)"),
+            ({"city": "explode(array('a', 'b'))"}, "is no expression"),
+        ]:
+            said = self.amend(passes=False, table="people_final", where="id = 1", set=given)
+            assert message in said, message
+        for args, message in [
+            ({"table": "nowhere", "where": "true", "delete": True}, "nowhere is no history"),
+            ({"where": "true", "delete": True}, "cdc_amend needs a `table`"),
+            ({"table": "people_final", "where": "id > 0"}, "nothing says what becomes"),
+            ({"table": "people_final", "where": "id > 0", "delete": True}, "for all 10 rows"),
+            ({"table": "app.log", "where": "id > 0", "delete": True}, "declares no keys"),
+            ({"table": "app.log", "where": "id > 0", "delete": True}, "has not been built"),
+        ]:
+            assert message in self.amend(passes=False, **args), message
+        said = self.amend(table="people_final", where="id = 4711", delete=True)
+        assert "no row is to be deleted" in said
+        said = self.amend(dry_run=True, table="people_final", where="id = 1", delete=True)
+        assert "1 row would be deleted" in said
+        assert self.state() == before
+        assert not rows(self.project, "show tables in {s} like 'cdc_amendments*'")
+
+    def a_killed_command_is_run_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before, execute = self.state(), SparkCdcAdapter.execute
+
+        def dies(adapter: Any, sql: str, *args: Any, **more: Any) -> Any:
+            if "insert into" in sql and "cdc_amendments__app_people" in sql:
+                raise DbtRuntimeError("killed here")
+            return execute(adapter, sql, *args, **more)
+
+        args = {"table": "people_final", "where": "country = 'XX'", "delete": True}
+        with monkeypatch.context() as patched:
+            patched.setattr(SparkCdcAdapter, "execute", dies)
+            assert "killed here" in self.amend(passes=False, **args)
+        assert rows(self.project, "select * from {s}.cdc_amendments__app_people") == []
+        run_dbt(["build"])
+        assert self.state() == before
+
+    def rows_are_deleted(self) -> None:
+        args = {"where": "country = 'XX'", "delete": True}
+        said = self.amend_all(reason="no such country", **args)
+        assert all("2 rows will be deleted" in one for one in said)
+        # They wait for a build: the same again is known, and something else has to wait.
+        assert all("2 rows were recorded before" in one for one in self.amend_all(**args))
+        recorded = "select count(*), max(_cdc_reason) from {s}.cdc_amendments__app_people"
+        assert rows(self.project, recorded) == [(2, "no such country")]
+        said = [self.amend(passes=False, table="people_final", where="id = 1", delete=True)]
+        assert "has not applied the amendments" in said[0] and "dbt build --select" in said[0]
+        # The staging view of the other tables was built before there were any.
+        command = ["build", "--select", "whole_history"]
+        assert (
+            "the staging model does not show" in run_dbt_and_capture(command, expect_pass=False)[1]
+        )
+        run_dbt(["build"])
+        self.expected = {key: (f"city {key}", "CH", float(key)) for key in range(1, 8)}
+        self.expected[13] = ("old", "YY", 3.0)
+        self.final(self.expected)
+        for history in ("people_history", "whole_history"):
+            assert self.versions(12, history) == [
+                ("old", "XX", 2.0, 10, 20),
+                ("new", "XX", 2.0, 20, 20),
+            ]
+        self.audits_hold()
+        assert rows(
+            self.project,
+            "select events_read, events_deleted from {s}.cdc_runs where node = 'people_history'"
+            " order by run_started_at desc limit 1",
+        ) == [(2, 2)]
+        assert rows(
+            self.project,
+            "select count(*) from {s}.people_history where country = 'XX' and id = 12"
+            " and dbt_valid_to > current_timestamp() - interval 1 hour",
+        ) == [(1,)]
+        self.nothing_more(**args)
+
+    def nothing_more(self, **args: Any) -> None:
+        """The same command finds nothing, and another build has nothing to do."""
+        said = self.amend_all(**args)
+        assert all("no row is to be" in one for one in said)
+        before, written = self.state(), [self.writes(base) for base in BASES]
+        run_dbt(["build"])
+        assert self.state() == before
+        assert [self.writes(base) for base in BASES] == written
+
+    def rows_are_updated(self) -> None:
+        args = {
+            "where": "id <= 3",
+            "set": {"COUNTRY": "lower('LI')", "points": "null", "city": "'city 1'"},
+        }
+        said = self.amend_all(**args)
+        assert all("3 rows will be updated" in one for one in said)
+        run_dbt(["build"])
+        for key in (1, 2, 3):
+            self.expected[key] = ("city 1", "li", None)
+        self.final(self.expected)
+        assert self.versions(2) == [("city 2", "CH", 2.0, 10, 10), ("city 1", "li", None, 10, None)]
+        self.audits_hold()
+        self.nothing_more(**args)
+
+    def events_of_the_source_have_their_place(self) -> None:
+        self.arrive(
+            3,
+            (1, 5, "U", "late", "CH", 9),
+            (2, 30, "U", "moved", "CH", 22),
+            (3, 10, "I", "city 3", "CH", 3),  # once more
+            (11, 30, "I", "back", "AA", 1),
+            (12, 15, "U", "late", "XX", 5),
+            (12, 20, "U", "new", "XX", 2),  # once more
+        )
+        run_dbt(["build"])
+        self.expected[2] = ("moved", "CH", 22.0)
+        self.expected[11] = ("back", "AA", 1.0)
+        self.final(self.expected)
+        for history in ("people_history", "whole_history"):
+            assert self.versions(1, history) == [
+                ("late", "CH", 9.0, 5, 10),
+                ("city 1", "CH", 1.0, 10, 10),
+                ("city 1", "li", None, 10, None),
+            ]
+            assert self.versions(2, history)[2:] == [("moved", "CH", 22.0, 30, None)]
+            assert self.versions(12, history)[1:] == [
+                ("late", "XX", 5.0, 15, 20),
+                ("new", "XX", 2.0, 20, 20),
+            ]
+        self.audits_hold()
+
+    def every_rebuild_repeats_them(self) -> None:
+        before = self.state()
+        run_dbt(["build", "--full-refresh"])
+        self.final(self.expected)
+        after = self.state()
+        assert [table for table in range(4) if after[table] != before[table]] == []
+        run_dbt(["run-operation", "cdc_replay", "--args", "{table: people_history, since: 1}"])
+        args = "{table: visits_final, since: 1}"
+        run_dbt(["run-operation", "cdc_replay", "--args", args])
+        run_dbt(["build"])
+        assert self.state() == before
+        self.project.run_sql(f"drop table {self.project.test_schema}.whole_history")
+        self.project.run_sql(f"drop table {self.project.test_schema}.people_final")
+        run_dbt(["build"])
+        assert self.state() == before
+        self.audits_hold()
+
+    def all_rows_and_the_same_row_again(self) -> None:
+        args = {"where": "true", "set": {"country": "'EU'"}}
+        assert "add `everything: true`" in self.amend(passes=False, table="people_final", **args)
+        self.amend_all(everything=True, **args)
+        run_dbt(["build"])
+        self.expected = {
+            key: (city, "EU", points) for key, (city, _, points) in self.expected.items()
+        }
+        self.final(self.expected)
+        self.nothing_more(everything=True, **args)
+        self.amend_all(where="id in (3, 4)", delete=True)
+        run_dbt(["build"])
+        assert self.versions(3) == [
+            ("city 3", "CH", 3.0, 10, 10),
+            ("city 1", "li", None, 10, 10),
+            ("city 1", "EU", None, 10, 10),
+        ]
+        del self.expected[3], self.expected[4]
+        self.final(self.expected)
+        self.audits_hold()
+
+    def columns_that_change(self) -> None:
+        """A column has another name, a wider type, and there is one more."""
+        schema = self.project.test_schema
+        self.project.run_sql(f"alter table {schema}.people add columns (note string)")
+        changed = SOURCES.replace("decimal(6,2)", "decimal(8,2)").replace(
+            "{name: city, data_type: string}",
+            "{name: note, data_type: string}\n          - {name: town, data_type: string}",
+        )
+        changed = changed.replace("arrival: batch}", "arrival: batch, renames: {town: city}}")
+        write_file(changed, self.project.project_root, "models", "sources.yml")
+        before = rows(self.project, "select id, city from {s}.people_history order by all")
+        run_dbt(["build", "--full-refresh"])
+        found = rows(self.project, "select id, town from {s}.people_history order by all")
+        assert found == before
+        self.amend_all(where="id = 5", set={"note": "'kept'", "town": "'named'"})
+        run_dbt(["build"])
+        self.arrive_wide(4, (1, 3, "late", "n"))
+        run_dbt(["build", "--full-refresh"])
+        for table in ("people_final", "visits_final", "whole_final"):
+            found = rows(
+                self.project,
+                f"select id, town, country, note from {{s}}.{table} where id in (1, 5) order by id",
+            )
+            assert found == [(1, "city 1", "EU", None), (5, "named", "EU", "kept")], table
+        self.audits_hold()
+
+    def arrive_wide(self, batch: int, *events: tuple[int, int, str, str]) -> None:
+        values = ", ".join(
+            f"({key}, {seq}, 'U', '{city}', 'CH', 1.0, timestamp '2026-01-01', {batch}, '{note}')"
+            for key, seq, city, note in events
+        )
+        name = f"{self.project.test_schema}.people"
+        self.project.run_sql(f"insert into {name} select * from values {values}")
+
+    def rows_whose_events_are_gone(self) -> None:
+        """An amendment does not bring a row back of which nothing else is known."""
+        self.project.run_sql(f"delete from {self.project.test_schema}.people where id = 13")
+        command = ["build", "--full-refresh", "--exclude", "visits_final+"]
+        assert "would remove 2 of" in run_dbt_and_capture(command, expect_pass=False)[1]
+        run_dbt(["build", "--full-refresh", "--vars", "{cdc_rebuild: true}"])
+        for table, living in (
+            ("people_history", "true"),
+            ("whole_final", "true"),
+            ("visits_final", "_cdc_deleted_at is null"),
+        ):
+            found = rows(self.project, f"select * from {{s}}.{table} where id = 13 and {living}")
+            assert found == [], table
+        run_dbt(["build"])
+        self.audits_hold()
+
+    def an_erasure_takes_them_along(self, warehouse: Path) -> None:
+        command = ["run-operation", "cdc_erase", "--args"]
+        said = run_dbt_and_capture([*command, "{table: people_final, keys: [5], dry_run: false}"])[
+            1
+        ]
+        assert "the amendments of app.people: 2 rows" in said
+        found = rows(self.project, "select distinct id from {s}.cdc_amendments__app_people")
+        assert (5,) not in found and (1,) in found
+        for file in warehouse.glob("*.db/cdc_amendments__app_people/**/*"):
+            content = file.read_bytes() if file.is_file() else b""
+            assert b"named" not in content or file.suffix != ".parquet"
+        run_dbt(["build"])
+        assert rows(self.project, "select * from {s}.people_history where id = 5") == []
+        self.audits_hold()
