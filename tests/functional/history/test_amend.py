@@ -236,7 +236,7 @@ class TestAmend:
         before, execute = self.state(), SparkCdcAdapter.execute
 
         def dies(adapter: Any, sql: str, *args: Any, **more: Any) -> Any:
-            if "insert into" in sql and "cdc_amendments__app_people" in sql:
+            if "insert into" in sql and "cdc_amendments__app__people" in sql:
                 raise DbtRuntimeError("killed here")
             return execute(adapter, sql, *args, **more)
 
@@ -244,7 +244,7 @@ class TestAmend:
         with monkeypatch.context() as patched:
             patched.setattr(SparkCdcAdapter, "execute", dies)
             assert "killed here" in self.amend(passes=False, **args)
-        assert rows(self.project, "select * from {s}.cdc_amendments__app_people") == []
+        assert rows(self.project, "select * from {s}.cdc_amendments__app__people") == []
         run_dbt(["build"])
         assert self.state() == before
 
@@ -254,7 +254,7 @@ class TestAmend:
         assert all("2 rows will be deleted" in one for one in said)
         # They wait for a build: the same again is known, and something else has to wait.
         assert all("2 rows were recorded before" in one for one in self.amend_all(**args))
-        recorded = "select count(*), max(_cdc_reason) from {s}.cdc_amendments__app_people"
+        recorded = "select count(*), max(_cdc_reason) from {s}.cdc_amendments__app__people"
         assert rows(self.project, recorded) == [(2, "no such country")]
         said = [self.amend(passes=False, table="people_final", where="id = 1", delete=True)]
         assert "has not applied the amendments" in said[0] and "dbt build --select" in said[0]
@@ -430,9 +430,9 @@ class TestAmend:
             1
         ]
         assert "the amendments of app.people: 2 rows" in said
-        found = rows(self.project, "select distinct id from {s}.cdc_amendments__app_people")
+        found = rows(self.project, "select distinct id from {s}.cdc_amendments__app__people")
         assert (5,) not in found and (1,) in found
-        for file in warehouse.glob("*.db/cdc_amendments__app_people/**/*"):
+        for file in warehouse.glob("*.db/cdc_amendments__app__people/**/*"):
             content = file.read_bytes() if file.is_file() else b""
             assert b"named" not in content or file.suffix != ".parquet"
         run_dbt(["build"])

@@ -116,7 +116,7 @@ amendment_events as (
             cast(`amount` as decimal(12,2)) as `amount`,
             cast(null as bigint) as `_old_order_id`,
             cast(null as int) as `_old_line`
-        from app.cdc_amendments__raw_flagged
+        from app.cdc_amendments__raw__flagged
     ) as amendments
 ),
 

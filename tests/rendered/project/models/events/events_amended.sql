@@ -1,2 +1,2 @@
-{{ config(meta={'tables': ['cdc_amendments__raw_flagged']}) }}
+{{ config(meta={'tables': ['cdc_amendments__raw__flagged']}) }}
 {{ cdc.events(source('raw', 'flagged')) }}
