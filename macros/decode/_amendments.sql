@@ -130,8 +130,9 @@ amendment_events as (
 
 
 {#-
-    The amendments that a table has not read: `range`, the arrivals to read beside those of the source, none where there are none or
-    everything is read; `rows`, how many they are; `position`, for the checkpoint.
+    The amendments that a table has not read: `range`, their arrivals, none where there are none or all are read; `rows`, how many they are;
+    `position`, for the checkpoint. A run that reads all events of its source leaves out those that it has read before: the table
+    remembers them, and the events of their rows may be gone.
 -#}
 {% macro _new_amendments(spec, d, checkpoint, reads_all) -%}
     {%- set amendments = cdc._amendments_of(d, d.relation) if d else none -%}
@@ -139,19 +140,15 @@ amendment_events as (
         {{ return({"range": none, "rows": 0, "position": {}}) }}
     {%- endif -%}
     {%- set known = 0 if spec.rebuild else checkpoint.get("amended") or 0 -%}
-    {%- set first = 0 if reads_all else known -%}
-    {%- set found = run_query("select max(_cdc_number), count_if(_cdc_number > " ~ cdc._number(first) ~ ") from "
+    {%- set found = run_query("select max(_cdc_number), count_if(_cdc_number > " ~ cdc._number(known) ~ ") from "
         ~ amendments).rows[0] -%}
-    {%- set newest = found[0] or 0 -%}
+    {%- set newest = [found[0] or 0, known] | max -%}
+    {%- set range = [cdc._amendment_arrival(known), cdc._amendment_arrival(newest)] -%}
     {%- if newest > known -%}
-        {%- do cdc._refuse_old_staging(spec, d, [cdc._amendment_arrival(known), cdc._amendment_arrival(newest)]) -%}
+        {%- do cdc._refuse_old_staging(spec, d, range) -%}
     {%- endif -%}
-    {%- set is_new = newest > first and not reads_all -%}
-    {{ return({
-        "range": [cdc._amendment_arrival(first), cdc._amendment_arrival(newest)] if is_new else none,
-        "rows": found[1],
-        "position": {"amended": [newest, known] | max},
-    }) }}
+    {%- set is_limited = known > 0 if reads_all else newest > known -%}
+    {{ return({"range": range if is_limited else none, "rows": found[1], "position": {"amended": newest}}) }}
 {%- endmacro %}
 
 

@@ -186,7 +186,7 @@
 
 {#-
     A condition that is true of what arrived in a window.
-      amended   the arrivals of amendments to read beside, from one and up to another; none where there are none
+      amended   the arrivals of the amendments to read, from one and up to another; without a window all others are left out
 -#}
 {% macro _is_new_row(arrival, read_from=none, read_to=none, amended=none) -%}
     {%- set bounds = [] -%}
@@ -194,6 +194,8 @@
     {%- if read_to is not none -%}{%- do bounds.append(arrival ~ " <= " ~ cdc._number(read_to)) -%}{%- endif -%}
     {%- if amended and bounds -%}
         {{ return("(" ~ (bounds | join(" and ")) ~ " or " ~ cdc._is_new_row(arrival, amended[0], amended[1]) ~ ")") }}
+    {%- elif amended -%}
+        {{ return("(not " ~ cdc._is_amendment(arrival) ~ " or " ~ cdc._is_new_row(arrival, amended[0], amended[1]) ~ ")") }}
     {%- endif -%}
     {{ return(bounds | join(" and ") or "true") }}
 {%- endmacro %}
