@@ -30,7 +30,7 @@ with arrived_events as (
 first_images as (
     select
         {{ cdc._column_list(spec.key_columns) }},
-        min(_seq) as _first_seq
+        min(_seq) as __cdc_first_seq
     from arrived_events
     where _op in ('I', 'U') and not {{ cdc._is_amendment() }}
     group by {{ cdc._column_list(spec.key_columns) }}
@@ -40,7 +40,7 @@ founded_events as (
     select
         arrived_events.* except (_op),
         if(
-            _op = 'U' and {{ cdc._is_amendment("arrived_events._arrived") }} and not coalesce(_first_seq <= arrived_events._seq, false),
+            _op = 'U' and {{ cdc._is_amendment("arrived_events._arrived") }} and not coalesce(__cdc_first_seq <= arrived_events._seq, false),
             'D',
             _op
         ) as _op

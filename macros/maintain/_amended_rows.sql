@@ -51,7 +51,7 @@
 
 
 {#-
-    The events of the rows that meet the condition and change: the key, the new values, and `_misfits`, the columns whose value is not what
+    The events of the rows that meet the condition and change: the key, the new values, and `__cdc_misfits`, the columns whose value is not what
     the expression gives. A cast would round it, cut it, or make it NULL.
 -#}
 {% macro _amended_rows(subject, amended, where) -%}
@@ -99,7 +99,7 @@ changed_rows as (
 judged_rows as (
     select
         *,
-        {{ "array_compact(array(" ~ (misfits | join(", ")) ~ "))" if misfits else "cast(array() as array<string>)" }} as _misfits
+        {{ "array_compact(array(" ~ (misfits | join(", ")) ~ "))" if misfits else "cast(array() as array<string>)" }} as __cdc_misfits
     from changed_rows
 )
 
@@ -118,10 +118,10 @@ select
     __cdc_last._event_id + 1 + pmod(
         xxhash64({{ hashed | join(", ") }}), greatest({{ highest }} div 256 - __cdc_last._event_id div 256, 1)
     ) as _event_id,
-    _misfits
+    __cdc_misfits
 from judged_rows
 {%- if amended.set %}
-where size(_misfits) > 0 or not (struct({{ before | join(", ") }}) <=> struct({{ after | join(", ") }}))
+where size(__cdc_misfits) > 0 or not (struct({{ before | join(", ") }}) <=> struct({{ after | join(", ") }}))
 {%- endif %}
 {%- endmacro %}
 

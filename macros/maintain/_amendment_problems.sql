@@ -119,7 +119,7 @@
 {% macro _misfits(subject, amended, step) -%}
     {%- set problems = [] -%}
     {%- if amended.set -%}
-        {%- for row in run_query("select misfit, count(*) from (select explode(_misfits) as misfit from " ~ step.relation
+        {%- for row in run_query("select misfit, count(*) from (select explode(__cdc_misfits) as misfit from " ~ step.relation
             ~ ") as misfits group by misfit order by misfit").rows -%}
             {%- set given = amended.set | selectattr("name", "equalto", row[0]) | first -%}
             {%- do problems.append("`set`: `" ~ row[0] ~ "` (" ~ given.expression ~ ") gives a " ~ given.given_type

@@ -28,7 +28,7 @@ changed_rows as (
 judged_rows as (
     select
         *,
-        array_compact(array(case when __cdc_given_1.value is not null and not (__cdc_new_1 is not null and try_cast(__cdc_new_1 as double) <=> __cdc_given_1.value) then 'status' end, case when __cdc_given_2.value is not null and not (__cdc_new_2 is not null and try_cast(__cdc_new_2 as double) <=> __cdc_given_2.value) then 'amount' end)) as _misfits
+        array_compact(array(case when __cdc_given_1.value is not null and not (__cdc_new_1 is not null and try_cast(__cdc_new_1 as double) <=> __cdc_given_1.value) then 'status' end, case when __cdc_given_2.value is not null and not (__cdc_new_2 is not null and try_cast(__cdc_new_2 as double) <=> __cdc_given_2.value) then 'amount' end)) as __cdc_misfits
     from changed_rows
 )
 
@@ -42,6 +42,6 @@ select
     __cdc_last._event_id + 1 + pmod(
         xxhash64('U', 'status', 'amount', __cdc_new_1 is null, __cdc_new_1, __cdc_new_2 is null, __cdc_new_2, `order_id`, `line`), greatest(9223372036854775807 div 256 - __cdc_last._event_id div 256, 1)
     ) as _event_id,
-    _misfits
+    __cdc_misfits
 from judged_rows
-where size(_misfits) > 0 or not (struct(__cdc_old_1 as value_1, __cdc_old_2 as value_2) <=> struct(__cdc_new_1 as value_1, __cdc_new_2 as value_2))
+where size(__cdc_misfits) > 0 or not (struct(__cdc_old_1 as value_1, __cdc_old_2 as value_2) <=> struct(__cdc_new_1 as value_1, __cdc_new_2 as value_2))
