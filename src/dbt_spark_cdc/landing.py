@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from dbt.adapters.sparkcdc.creation import create_if_missing
-from dbt.adapters.sparkcdc.landed_files import BESIDE
+from dbt.adapters.sparkcdc.landed_files import beside, is_visible
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -411,7 +411,7 @@ class LocalFolder:
             hidden = set(os.listdir(table.path))
             for entry in _visible(table.path):
                 # An erasure has written its new content, and has not told the log yet.
-                if entry.is_file() and f".{entry.name}{BESIDE}" not in hidden:
+                if entry.is_file() and beside(Path(entry.path)).name not in hidden:
                     stat = entry.stat()
                     modified = stat.st_mtime_ns // 1_000_000
                     name = f"{table.name}/{entry.name}"
@@ -481,11 +481,7 @@ def _is_one_of(files: Collection[File]) -> Column:
 def _visible(folder: str | Path) -> list[os.DirEntry[str]]:
     """Entries that are no temporary files, by the rules of Spark and Hadoop."""
     with os.scandir(folder) as entries:
-        return [
-            entry
-            for entry in entries
-            if not entry.name.startswith(("_", ".")) and not entry.name.endswith("._COPYING_")
-        ]
+        return [entry for entry in entries if is_visible(entry.name)]
 
 
 def _name_of(address: str) -> str:

@@ -94,9 +94,17 @@ def visible(folder: Path) -> Iterator[Path]:
         folder: The folder of a table.
     """
     for file in sorted(folder.iterdir()):
-        name = file.name
-        if file.is_file() and not name.startswith(("_", ".")) and not name.endswith("._COPYING_"):
+        if file.is_file() and is_visible(file.name):
             yield file
+
+
+def is_visible(name: str) -> bool:
+    """Returns whether a file or folder is no temporary one, by the rules of Spark and Hadoop.
+
+    Args:
+        name: Its name.
+    """
+    return not name.startswith(("_", ".")) and not name.endswith("._COPYING_")
 
 
 def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[int, bytes]:
