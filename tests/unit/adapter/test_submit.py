@@ -14,7 +14,17 @@ def test_settings_are_in_a_file_of_the_user_alone(monkeypatch: pytest.MonkeyPatc
         arguments = os.environ[ARGUMENTS]
         assert str(file) in arguments and arguments.endswith(" pyspark-shell")
         assert "hush" not in arguments
-    assert not file.exists() and ARGUMENTS not in os.environ
+    assert not file.exists() and os.environ[ARGUMENTS] == "pyspark-shell"
+
+
+def test_who_reads_the_environment_meanwhile_loses_no_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(ARGUMENTS, raising=False)
+    with submitted({}):
+        variables = iter(os.environ.items())
+        first = next(variables)
+    assert len([first, *variables]) == len(os.environ)
 
 
 def test_the_users_own_arguments_stay(monkeypatch: pytest.MonkeyPatch) -> None:

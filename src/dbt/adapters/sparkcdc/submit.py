@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+DEFAULT = "pyspark-shell"  # what pyspark takes where the variable is not set
 
 
 @contextmanager
@@ -28,14 +29,13 @@ def submitted(settings: Mapping[str, str]) -> Iterator[Path]:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(as_properties(settings))
         ours = ["--load-spark-defaults", "--properties-file", name]
-        os.environ[ARGUMENTS] = f"{shlex.join(ours)} {before or 'pyspark-shell'}"
+        os.environ[ARGUMENTS] = f"{shlex.join(ours)} {before or DEFAULT}"
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
-        if before is None:
-            os.environ.pop(ARGUMENTS, None)
-        else:
-            os.environ[ARGUMENTS] = before
+        # Never removed: dbt reads the whole environment in other threads meanwhile, and a variable
+        # that vanishes under `os.environ.items()` is a KeyError there.
+        os.environ[ARGUMENTS] = before or DEFAULT
 
 
 def as_properties(settings: Mapping[str, str]) -> str:
