@@ -65,7 +65,7 @@
     {%- set changes = cdc._step(
         spec, "changes",
         cdc._changed_versions(dict(
-            spec, truncated=truncated, partial=spec.partial and (facts.partial or known.whole is not none)
+            spec, truncated=truncated, partial=spec.partial and (facts.partial or known.whole is not none), splits=not window.few
         ), known, has_tombstones, window.read_from, window.read_to),
         window.few, scans_table=spec.rebuild
     ) -%}

@@ -20,6 +20,7 @@
       spec.stateful     whether events have a `_state`
       spec.counted      whether events say if they are new (_is_new), and versions what the new ones did (_effects)
       spec.lives        whether a version is a whole row lifetime, whose events keep all their values
+      spec.splits       whether keys whose only event is a full image are folded apart, see `_sole_versions`: pays where there are many
 -#}
 {% macro _versions(spec) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
@@ -27,6 +28,9 @@
     {%- set tie_order = "_event_id, " ~ ("_is_new, " if spec.counted) ~ "_op" -%}
     {%- set event_order = "partition by " ~ keys ~ " order by _seq, _is_end, " ~ tie_order -%}
     {%- set version_order = "partition by " ~ keys ~ " order by _version" -%}
+    {%- set resolves = spec.partial and spec.value_columns -%}
+    {%- set compares = spec.value_columns | length > 0 -%}
+    {%- set before = "lag(_values) over (" ~ event_order ~ ")" if resolves else "__cdc_previous._values" -%}
     {%- set kept = (spec.value_columns if spec.keeps_images else []) if spec.lives else cdc._untracked(spec) -%}
 {%- if spec.truncated %}
 truncate_positions as (
@@ -82,6 +86,25 @@ timed_events as (
 ),
 {%- endif %}
 
+{%- if spec.splits %}
+
+placed_events as (
+    select
+        *,
+        _op in ('I', 'U')
+        and coalesce(size(_unset) = 0, false)
+        and lag(true) over ({{ event_order }}) is null
+        and lead(true) over ({{ event_order }}) is null as __cdc_is_sole
+    from timed_events
+),
+
+other_events as (
+    select * except (__cdc_is_sole)
+    from placed_events
+    where not __cdc_is_sole
+),
+{%- endif %}
+
 {#- The same event twice stands side by side in the order. -#}
 repeated_events as (
     select
@@ -90,49 +113,61 @@ repeated_events as (
             lag(struct(_seq, _event_id, _is_end)) over ({{ event_order }}) = struct(_seq, _event_id, _is_end),
             false
         ) as _is_repeated
-    from timed_events
+    from {{ "other_events" if spec.splits else "timed_events" }}
 ),
 
-ordered_events as (
+neighboring_events as (
     select
         * except (_is_repeated),
-        row_number() over ({{ event_order }}) as _ordinal,
         {%- if spec.counted %}
-        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by {{ keys }}), false) as _is_late,
-        _is_new and (
-            coalesce(_seq = lag(_seq) over ({{ event_order }}), false)
-            or coalesce(_seq = lead(_seq) over ({{ event_order }}), false)
-        ) as _is_tied,
+        lead(_seq) over ({{ event_order }}) as __cdc_next_seq,
         {%- endif %}
-        not _is_end and coalesce(lag(_is_end) over ({{ event_order }}), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end or _op = 'B') over ({{ event_order }}), true) as _is_close
+        lag(struct(_seq, _op, _is_end{{ ", _values" if compares and not resolves }})) over ({{ event_order }}) as __cdc_previous
     from repeated_events
     where not _is_repeated
 ),
 
+marked_events as (
+    select
+        {{ "*" if resolves else "* except (_values)" }},
+        {%- if not resolves %}
+        if(_is_end or _op = 'B', null, _values) as _values,
+        {%- endif %}
+        not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
+        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
+        not _is_end and _op <> 'B' as _is_image,
+        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+    from neighboring_events
+),
+{%- if resolves %}
+
 resolved_events as (
     select
         * except (_values),
-        {{ cdc._resolved_values(spec, event_order) | indent(8) }} as _values,
-        last_value(if(_is_birth, {{ "coalesce(_state._cdc_created_at, " ~ spec.time ~ ")" if spec.stateful else spec.time }}, null), true)
-            over ({{ event_order }}) as _created,
-        not _is_end and _op <> 'B' as _is_image,
-        _is_birth or coalesce(lag(_op) over ({{ event_order }}) = 'B', false) as _is_first
-    from ordered_events
+        {{ cdc._resolved_values(spec, event_order) | indent(8) }} as _values
+    from marked_events
 ),
+{%- endif %}
 
 compared_events as (
     select
         *,
-        _is_image and (_is_first or not {{ cdc._unchanged(spec, spec.tracked, event_order) }}) as _is_start,
-        _is_image and (_is_first or not {{ cdc._unchanged(spec, spec.value_columns, event_order) }}) as _is_change
-    from resolved_events
+        _is_image and (_is_first or not {{ cdc._unchanged(spec, spec.tracked, before) }}) as _is_start,
+        _is_image and (_is_first or not {{ cdc._unchanged(spec, spec.value_columns, before) }}) as _is_change
+    from {{ "resolved_events" if resolves else "marked_events" }}
 ),
 
 numbered_events as (
     select
         *,
-        count_if(_is_start) over ({{ event_order }}) as _version
+        row_number() over ({{ event_order }}) as _ordinal,
+        count_if(_is_start) over ({{ event_order }}) as _version,
+        {%- if spec.counted %}
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by {{ keys }}), false) as _is_late,
+        _is_new and coalesce(_seq = __cdc_previous._seq, false) or _is_new and coalesce(_seq = __cdc_next_seq, false) as _is_tied,
+        {%- endif %}
+        last_value(if(_is_birth, {{ "coalesce(_state._cdc_created_at, " ~ spec.time ~ ")" if spec.stateful else spec.time }}, null), true)
+            over ({{ event_order }}) as _created
     from compared_events
 ),
 
@@ -216,7 +251,7 @@ versions as (
             _seq is null,
             null,
             {{ "coalesce(_state.dbt_scd_id, " if spec.stateful -}}
-            md5(to_json(struct({{ cdc._numbered_keys(spec) }}, _seq, _first_event_id), map('timeZone', 'UTC')))
+            {{ cdc._version_id(spec, "_first_event_id") }}
             {{- ")" if spec.stateful }}
         ) as dbt_scd_id,
         _change._at as dbt_updated_at,
@@ -225,7 +260,56 @@ versions as (
         {{ "coalesce(_state._event_id, _first_event_id)" if spec.stateful else "_first_event_id" }} as _event_id,
         lead(_version) over ({{ version_order }}) is null as _cdc_is_latest
     from remembered_events
+    {%- if spec.splits and not spec.lives %}
+    union all
+    {{ cdc._sole_versions(spec) | indent(4) }}
+    {%- endif %}
 )
+{%- endmacro %}
+
+
+{#-
+    The versions of keys whose only event is a full image. Every rule above is about what an event finds at its key, and these find nothing.
+    Most keys of a first load are such, and windows and lists cost them more than all else.
+-#}
+{% macro _sole_versions(spec) -%}
+select
+    {{ cdc._column_list(spec.key_columns) }},
+    {%- for column in spec.value_columns %}
+    _values.{{ cdc._quoted(column) }},
+    {%- endfor %}
+    _seq,
+    null as _seq_end,
+    {{ spec.time }} as _cdc_created_at,
+    _seq as _cdc_seq,
+    null as _events,
+    {%- if spec.counted %}
+    {{ cdc._sole_effects() }} as _effects,
+    {%- endif %}
+    {{ cdc._version_id(spec, "_event_id") }} as dbt_scd_id,
+    {{ spec.time }} as dbt_updated_at,
+    {{ spec.time }} as dbt_valid_from,
+    null as dbt_valid_to,
+    _event_id,
+    true as _cdc_is_latest
+from placed_events
+where __cdc_is_sole
+{%- endmacro %}
+
+
+{#- What the only event of a key did: it inserted a row. -#}
+{% macro _sole_effects() -%}
+    {%- set fields = [] -%}
+    {%- for effect in cdc._effects() -%}
+        {%- do fields.append(("if(_is_new, 1L, 0L)" if effect == "inserted" else "0L") ~ " as " ~ effect) -%}
+    {%- endfor -%}
+    {{ return("struct(" ~ (fields | join(", ")) ~ ")") }}
+{%- endmacro %}
+
+
+{#- The identity of a version: its key, and the position and identity of the event that it began with. -#}
+{% macro _version_id(spec, event_id) -%}
+    {{ return("md5(to_json(struct(" ~ cdc._numbered_keys(spec) ~ ", _seq, " ~ event_id ~ " as _first_event_id), map('timeZone', 'UTC')))") }}
 {%- endmacro %}
 
 
@@ -234,9 +318,6 @@ versions as (
     inheritance.
 -#}
 {% macro _resolved_values(spec, event_order) -%}
-    {%- if not spec.partial or not spec.value_columns -%}
-        {{ return("if(_is_end or _op = 'B', null, _values)") }}
-    {%- endif -%}
     {%- set fields = [] -%}
     {%- for column in spec.value_columns -%}
         {%- set name = cdc._quoted(column) -%}
@@ -257,8 +338,8 @@ versions as (
 
 
 {#- What an event keeps of its values. -#}
-{% macro _image_of(spec, columns) -%}
-    {{ return("_values" if columns == spec.value_columns else "struct(" ~ cdc._column_list(columns, "_values") ~ ")") }}
+{% macro _image_of(spec, columns, values="_values") -%}
+    {{ return(values if columns == spec.value_columns else "struct(" ~ cdc._column_list(columns, values) ~ ")") }}
 {%- endmacro %}
 
 
@@ -272,13 +353,12 @@ versions as (
 {%- endmacro %}
 
 
-{#- True where the row carries the same values as the one before it. -#}
-{% macro _unchanged(spec, columns, event_order) -%}
+{#- True where the row carries the same values as the one before it, whose values `before` gives. -#}
+{% macro _unchanged(spec, columns, before) -%}
     {%- if not columns -%}
         {{ return("true") }}
     {%- endif -%}
-    {%- set row = cdc._image_of(spec, columns) -%}
-    {{ return("(" ~ row ~ " <=> lag(" ~ row ~ ") over (" ~ event_order ~ "))") }}
+    {{ return("(" ~ cdc._image_of(spec, columns) ~ " <=> " ~ cdc._image_of(spec, columns, before) ~ ")") }}
 {%- endmacro %}
 
 

@@ -8,7 +8,7 @@
     {%- set window = cdc._first_window(spec, model) -%}
 with {{ cdc._all_events(spec, window.read_to) }},
 
-{{ cdc._versions(spec) }}
+{{ cdc._versions(dict(spec, splits=true)) }}
 
 select {{ cdc._column_list(cdc._history_columns(spec)) }}
 from versions

@@ -6,7 +6,7 @@
 {% macro _first_lives(spec) -%}
 with {{ cdc._all_events(spec) }},
 
-{{ cdc._lives(spec) }}
+{{ cdc._lives(dict(spec, splits=true)) }}
 
 select {{ cdc._column_list(cdc._life_columns(spec)) }}
     {{- cdc._partition_columns(spec.node) }}
@@ -288,6 +288,10 @@ lives as (
         {%- endif %}
         if(_is_living or _end is not null, 'U', 'D') as _op
     from kept_lives
+    {%- if spec.splits %}
+    union all
+    {{ cdc._sole_lives(spec) | indent(4) }}
+    {%- endif %}
     {%- if spec.truncated %}
     union all
     select
@@ -317,6 +321,28 @@ lives as (
     where _seq is not null
     {%- endif %}
 )
+{%- endmacro %}
+
+
+{#- The rows of keys whose only event is a full image, see `_sole_versions`. -#}
+{% macro _sole_lives(spec) -%}
+select
+    {{ cdc._column_list(spec.key_columns) }},
+    {%- for column in spec.value_columns %}
+    _values.{{ cdc._quoted(column) }},
+    {%- endfor %}
+    {{ spec.time }} as _cdc_created_at,
+    {{ spec.time }} as _cdc_updated_at,
+    _seq as _cdc_seq,
+    null as _cdc_deleted_at,
+    null as _events,
+    _event_id,
+    {%- if spec.counted %}
+    {{ cdc._sole_effects() }} as _effects,
+    {%- endif %}
+    'U' as _op
+from placed_events
+where __cdc_is_sole
 {%- endmacro %}
 
 

@@ -24,7 +24,8 @@
     {%- set batch_spec = dict(
         spec,
         partial=spec.partial and facts.partial or (spec.partial and cdc._has_any(known, "_is_in_order", false)),
-        truncated=has_truncates or cdc._has_any(known, "_is_truncate", true)
+        truncated=has_truncates or cdc._has_any(known, "_is_truncate", true),
+        splits=not window.few
     ) -%}
     {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(batch_spec, events, known), window.few) -%}
     {%- set run = cdc._run_of_batch(

@@ -271,30 +271,30 @@ timed_events as (
     from timed_events
 ),
 
-ordered_events as (
+neighboring_events as (
     select
         * except (_is_repeated),
-        row_number() over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
-        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `id`), false) as _is_late,
-        _is_new and (
-            coalesce(_seq = lag(_seq) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), false)
-            or coalesce(_seq = lead(_seq) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), false)
-        ) as _is_tied,
-        not _is_end and coalesce(lag(_is_end) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_close
+        lead(_seq) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as __cdc_next_seq,
+        lag(struct(_seq, _op, _is_end)) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as __cdc_previous
     from repeated_events
     where not _is_repeated
+),
+
+marked_events as (
+    select
+        *,
+        not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
+        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
+        not _is_end and _op <> 'B' as _is_image,
+        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+    from neighboring_events
 ),
 
 resolved_events as (
     select
         * except (_values),
-        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'mail') then named_struct('v', _values.`mail`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`mail`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `mail`, last_value(case when not _is_end and not array_contains(_unset, 'balance') then named_struct('v', _values.`balance`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`balance`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `balance`, last_value(case when not _is_end and not array_contains(_unset, 'born_on') then named_struct('v', _values.`born_on`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`born_on`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `born_on`)) as _values,
-        last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
-            over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _created,
-        not _is_end and _op <> 'B' as _is_image,
-        _is_birth or coalesce(lag(_op) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) = 'B', false) as _is_first
-    from ordered_events
+        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'mail') then named_struct('v', _values.`mail`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`mail`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `mail`, last_value(case when not _is_end and not array_contains(_unset, 'balance') then named_struct('v', _values.`balance`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`balance`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `balance`, last_value(case when not _is_end and not array_contains(_unset, 'born_on') then named_struct('v', _values.`born_on`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`born_on`)) end, true) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op).v as `born_on`)) as _values
+    from marked_events
 ),
 
 compared_events as (
@@ -308,7 +308,12 @@ compared_events as (
 numbered_events as (
     select
         *,
-        count_if(_is_start) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _version
+        row_number() over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
+        count_if(_is_start) over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _version,
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `id`), false) as _is_late,
+        _is_new and coalesce(_seq = __cdc_previous._seq, false) or _is_new and coalesce(_seq = __cdc_next_seq, false) as _is_tied,
+        last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
+            over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
 ),grouped_events as (
     select
@@ -369,7 +374,7 @@ versions as (
         if(
             _seq is null,
             null,
-            coalesce(_state.dbt_scd_id, md5(to_json(struct(`id` as key_1, _seq, _first_event_id), map('timeZone', 'UTC'))))
+            coalesce(_state.dbt_scd_id, md5(to_json(struct(`id` as key_1, _seq, _first_event_id as _first_event_id), map('timeZone', 'UTC'))))
         ) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,

@@ -116,44 +116,43 @@ timed_events as (
     from timed_events
 ),
 
-ordered_events as (
+neighboring_events as (
     select
         * except (_is_repeated),
-        row_number() over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
-        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `order_id`, `line`), false) as _is_late,
-        _is_new and (
-            coalesce(_seq = lag(_seq) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), false)
-            or coalesce(_seq = lead(_seq) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), false)
-        ) as _is_tied,
-        not _is_end and coalesce(lag(_is_end) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_close
+        lead(_seq) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as __cdc_next_seq,
+        lag(struct(_seq, _op, _is_end, _values)) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as __cdc_previous
     from repeated_events
     where not _is_repeated
 ),
 
-resolved_events as (
+marked_events as (
     select
         * except (_values),
         if(_is_end or _op = 'B', null, _values) as _values,
-        last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
-            over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _created,
+        not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
+        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
         not _is_end and _op <> 'B' as _is_image,
-        _is_birth or coalesce(lag(_op) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) = 'B', false) as _is_first
-    from ordered_events
+        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+    from neighboring_events
 ),
 
 compared_events as (
     select
         *,
-        _is_image and (_is_first or not (struct(_values.`status`) <=> lag(struct(_values.`status`)) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op))) as _is_start,
-        _is_image and (_is_first or not (_values <=> lag(_values) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op))) as _is_change
-    from resolved_events
+        _is_image and (_is_first or not (struct(_values.`status`) <=> struct(__cdc_previous._values.`status`))) as _is_start,
+        _is_image and (_is_first or not (_values <=> __cdc_previous._values)) as _is_change
+    from marked_events
 ),
 
 numbered_events as (
     select
         *,
-        count_if(_is_start) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _version
+        row_number() over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
+        count_if(_is_start) over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _version,
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `order_id`, `line`), false) as _is_late,
+        _is_new and coalesce(_seq = __cdc_previous._seq, false) or _is_new and coalesce(_seq = __cdc_next_seq, false) as _is_tied,
+        last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
+            over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
 ),grouped_events as (
     select
@@ -214,7 +213,7 @@ versions as (
         if(
             _seq is null,
             null,
-            coalesce(_state.dbt_scd_id, md5(to_json(struct(`order_id` as key_1, `line` as key_2, _seq, _first_event_id), map('timeZone', 'UTC'))))
+            coalesce(_state.dbt_scd_id, md5(to_json(struct(`order_id` as key_1, `line` as key_2, _seq, _first_event_id as _first_event_id), map('timeZone', 'UTC'))))
         ) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,

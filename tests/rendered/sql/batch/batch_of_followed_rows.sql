@@ -124,30 +124,30 @@ timed_events as (
     from timed_events
 ),
 
-ordered_events as (
+neighboring_events as (
     select
         * except (_is_repeated),
-        row_number() over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
-        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `_entity_id`), false) as _is_late,
-        _is_new and (
-            coalesce(_seq = lag(_seq) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op), false)
-            or coalesce(_seq = lead(_seq) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op), false)
-        ) as _is_tied,
-        not _is_end and coalesce(lag(_is_end) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op), true) as _is_close
+        lead(_seq) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as __cdc_next_seq,
+        lag(struct(_seq, _op, _is_end)) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as __cdc_previous
     from repeated_events
     where not _is_repeated
+),
+
+marked_events as (
+    select
+        *,
+        not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
+        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
+        not _is_end and _op <> 'B' as _is_image,
+        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+    from neighboring_events
 ),
 
 resolved_events as (
     select
         * except (_values),
-        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'id') then named_struct('v', _values.`id`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`id`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op).v as `id`, last_value(case when not _is_end and not array_contains(_unset, 'name') then named_struct('v', _values.`name`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`name`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op).v as `name`, last_value(case when not _is_end and not array_contains(_unset, 'seen_at') then named_struct('v', _values.`seen_at`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`seen_at`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op).v as `seen_at`)) as _values,
-        last_value(if(_is_birth, _ts, null), true)
-            over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _created,
-        not _is_end and _op <> 'B' as _is_image,
-        _is_birth or coalesce(lag(_op) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) = 'B', false) as _is_first
-    from ordered_events
+        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'id') then named_struct('v', _values.`id`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`id`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op).v as `id`, last_value(case when not _is_end and not array_contains(_unset, 'name') then named_struct('v', _values.`name`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`name`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op).v as `name`, last_value(case when not _is_end and not array_contains(_unset, 'seen_at') then named_struct('v', _values.`seen_at`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`seen_at`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op).v as `seen_at`)) as _values
+    from marked_events
 ),
 
 compared_events as (
@@ -161,7 +161,12 @@ compared_events as (
 numbered_events as (
     select
         *,
-        count_if(_is_start) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _version
+        row_number() over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
+        count_if(_is_start) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _version,
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `_entity_id`), false) as _is_late,
+        _is_new and coalesce(_seq = __cdc_previous._seq, false) or _is_new and coalesce(_seq = __cdc_next_seq, false) as _is_tied,
+        last_value(if(_is_birth, _ts, null), true)
+            over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
 ),grouped_events as (
     select
@@ -217,7 +222,7 @@ versions as (
         if(
             _seq is null,
             null,
-            md5(to_json(struct(`_entity_id` as key_1, _seq, _first_event_id), map('timeZone', 'UTC')))
+            md5(to_json(struct(`_entity_id` as key_1, _seq, _first_event_id as _first_event_id), map('timeZone', 'UTC')))
         ) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,

@@ -68,6 +68,22 @@ timed_events as (
         _unset,
         _is_truncate or _op not in ('I', 'U', 'B', 'S') as _is_end
     from closed_events
+),
+
+placed_events as (
+    select
+        *,
+        _op in ('I', 'U')
+        and coalesce(size(_unset) = 0, false)
+        and lag(true) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) is null
+        and lead(true) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) is null as __cdc_is_sole
+    from timed_events
+),
+
+other_events as (
+    select * except (__cdc_is_sole)
+    from placed_events
+    where not __cdc_is_sole
 ),repeated_events as (
     select
         *,
@@ -75,42 +91,43 @@ timed_events as (
             lag(struct(_seq, _event_id, _is_end)) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) = struct(_seq, _event_id, _is_end),
             false
         ) as _is_repeated
-    from timed_events
+    from other_events
 ),
 
-ordered_events as (
+neighboring_events as (
     select
         * except (_is_repeated),
-        row_number() over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _ordinal,
-        not _is_end and coalesce(lag(_is_end) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `_row_id` order by _seq, _is_end, _event_id, _op), true) as _is_close
+        lag(struct(_seq, _op, _is_end, _values)) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as __cdc_previous
     from repeated_events
     where not _is_repeated
 ),
 
-resolved_events as (
+marked_events as (
     select
         * except (_values),
         if(_is_end or _op = 'B', null, _values) as _values,
-        last_value(if(_is_birth, _seq, null), true)
-            over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _created,
+        not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
+        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
         not _is_end and _op <> 'B' as _is_image,
-        _is_birth or coalesce(lag(_op) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) = 'B', false) as _is_first
-    from ordered_events
+        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+    from neighboring_events
 ),
 
 compared_events as (
     select
         *,
         _is_image and (_is_first or not true) as _is_start,
-        _is_image and (_is_first or not (_values <=> lag(_values) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op))) as _is_change
-    from resolved_events
+        _is_image and (_is_first or not (_values <=> __cdc_previous._values)) as _is_change
+    from marked_events
 ),
 
 numbered_events as (
     select
         *,
-        count_if(_is_start) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _version
+        row_number() over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _ordinal,
+        count_if(_is_start) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _version,
+        last_value(if(_is_birth, _seq, null), true)
+            over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) as _created
     from compared_events
 ),grouped_events as (
     select
@@ -156,7 +173,7 @@ versions as (
         if(
             _seq is null,
             null,
-            md5(to_json(struct(`_row_id` as key_1, _seq, _first_event_id), map('timeZone', 'UTC')))
+            md5(to_json(struct(`_row_id` as key_1, _seq, _first_event_id as _first_event_id), map('timeZone', 'UTC')))
         ) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,
@@ -216,6 +233,20 @@ lives as (
         if(_is_living, _event_id, null) as _event_id,
         if(_is_living or _end is not null, 'U', 'D') as _op
     from kept_lives
+    union all
+    select
+        `_row_id`,
+        _values.`visitor`,
+        _values.`pages`,
+        _seq as _cdc_created_at,
+        _seq as _cdc_updated_at,
+        _seq as _cdc_seq,
+        null as _cdc_deleted_at,
+        null as _events,
+        _event_id,
+        'U' as _op
+    from placed_events
+    where __cdc_is_sole
     union all
     select
         null as `_row_id`,

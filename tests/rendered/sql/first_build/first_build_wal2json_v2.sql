@@ -73,6 +73,22 @@ timed_events as (
         _unset,
         _is_truncate or _op not in ('I', 'U', 'B', 'S') as _is_end
     from closed_events
+),
+
+placed_events as (
+    select
+        *,
+        _op in ('I', 'U')
+        and coalesce(size(_unset) = 0, false)
+        and lag(true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) is null
+        and lead(true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) is null as __cdc_is_sole
+    from timed_events
+),
+
+other_events as (
+    select * except (__cdc_is_sole)
+    from placed_events
+    where not __cdc_is_sole
 ),repeated_events as (
     select
         *,
@@ -80,28 +96,32 @@ timed_events as (
             lag(struct(_seq, _event_id, _is_end)) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) = struct(_seq, _event_id, _is_end),
             false
         ) as _is_repeated
-    from timed_events
+    from other_events
 ),
 
-ordered_events as (
+neighboring_events as (
     select
         * except (_is_repeated),
-        row_number() over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as _ordinal,
-        not _is_end and coalesce(lag(_is_end) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op), true) as _is_birth,
-        _is_end and not coalesce(lag(_is_end or _op = 'B') over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op), true) as _is_close
+        lag(struct(_seq, _op, _is_end)) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as __cdc_previous
     from repeated_events
     where not _is_repeated
+),
+
+marked_events as (
+    select
+        *,
+        not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
+        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
+        not _is_end and _op <> 'B' as _is_image,
+        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+    from neighboring_events
 ),
 
 resolved_events as (
     select
         * except (_values),
-        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'id') then named_struct('v', _values.`id`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`id`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op).v as `id`, last_value(case when not _is_end and not array_contains(_unset, 'name') then named_struct('v', _values.`name`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`name`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op).v as `name`, last_value(case when not _is_end and not array_contains(_unset, 'seen_at') then named_struct('v', _values.`seen_at`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`seen_at`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op).v as `seen_at`)) as _values,
-        last_value(if(_is_birth, _ts, null), true)
-            over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as _created,
-        not _is_end and _op <> 'B' as _is_image,
-        _is_birth or coalesce(lag(_op) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) = 'B', false) as _is_first
-    from ordered_events
+        if(_is_end or _op = 'B', null, struct(last_value(case when not _is_end and not array_contains(_unset, 'id') then named_struct('v', _values.`id`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`id`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op).v as `id`, last_value(case when not _is_end and not array_contains(_unset, 'name') then named_struct('v', _values.`name`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`name`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op).v as `name`, last_value(case when not _is_end and not array_contains(_unset, 'seen_at') then named_struct('v', _values.`seen_at`) when _is_end or _is_birth then named_struct('v', if(true, null, _values.`seen_at`)) end, true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op).v as `seen_at`)) as _values
+    from marked_events
 ),
 
 compared_events as (
@@ -115,7 +135,10 @@ compared_events as (
 numbered_events as (
     select
         *,
-        count_if(_is_start) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as _version
+        row_number() over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as _ordinal,
+        count_if(_is_start) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as _version,
+        last_value(if(_is_birth, _ts, null), true)
+            over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) as _created
     from compared_events
 ),grouped_events as (
     select
@@ -162,7 +185,7 @@ versions as (
         if(
             _seq is null,
             null,
-            md5(to_json(struct(`_entity_id` as key_1, _seq, _first_event_id), map('timeZone', 'UTC')))
+            md5(to_json(struct(`_entity_id` as key_1, _seq, _first_event_id as _first_event_id), map('timeZone', 'UTC')))
         ) as dbt_scd_id,
         _change._at as dbt_updated_at,
         _from as dbt_valid_from,
@@ -170,6 +193,25 @@ versions as (
         _first_event_id as _event_id,
         lead(_version) over (partition by `_entity_id` order by _version) is null as _cdc_is_latest
     from remembered_events
+    union all
+    select
+        `_entity_id`,
+        _values.`id`,
+        _values.`name`,
+        _values.`seen_at`,
+        _seq,
+        null as _seq_end,
+        _ts as _cdc_created_at,
+        _seq as _cdc_seq,
+        null as _events,
+        md5(to_json(struct(`_entity_id` as key_1, _seq, _event_id as _first_event_id), map('timeZone', 'UTC'))) as dbt_scd_id,
+        _ts as dbt_updated_at,
+        _ts as dbt_valid_from,
+        null as dbt_valid_to,
+        _event_id,
+        true as _cdc_is_latest
+    from placed_events
+    where __cdc_is_sole
 )
 
 select `_entity_id`, `id`, `name`, `seen_at`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`
