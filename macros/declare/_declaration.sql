@@ -78,7 +78,27 @@
 {%- endmacro %}
 
 
+{#- Nodes of a run ask for the same declaration ten times. -#}
 {% macro _read_declaration(node) -%}
+    {{ return(adapter.dispatch("read_declaration", "cdc")(node)) }}
+{%- endmacro %}
+
+
+{% macro default__read_declaration(node) -%}
+    {{ return(cdc._checked_declaration(node)) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__read_declaration(node) -%}
+    {#- While dbt parses, the adapter answers nothing. -#}
+    {%- if not execute -%}
+        {{ return(cdc._checked_declaration(node)) }}
+    {%- endif -%}
+    {{ return(adapter.once([invocation_id, "declaration", node.unique_id] | string, cdc._checked_declaration, node)) }}
+{%- endmacro %}
+
+
+{% macro _checked_declaration(node) -%}
     {%- set shared = (node.source_meta or {}).get("cdc") or {} -%}
     {%- set own = ((node.config.get("meta") or node.meta) or {}).get("cdc") or {} -%}
     {%- set given = {} -%}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt.adapters.sparkcdc import iceberg, remote
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
+from dbt.adapters.sparkcdc.known import Known
 from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
@@ -71,10 +72,15 @@ class SparkCdcConnectionManager(SparkConnectionManager):
 
     Attributes:
         statement_log: Records what statements take; None where nobody asked for it.
+        known: What catalog and logs have said since the last statement.
     """
 
     TYPE = "sparkcdc"
     statement_log: StatementLog | None = None
+
+    def __init__(self, profile: Any, mp_context: Any) -> None:
+        super().__init__(profile, mp_context)
+        self.known = Known()
 
     def timed(self, sql: str) -> AbstractContextManager[None]:
         """Records what a statement takes, where this is asked for.
@@ -111,6 +117,12 @@ class SparkCdcConnectionManager(SparkConnectionManager):
         if rows is None:
             return AdapterResponse(_message="OK")
         return AdapterResponse(_message=f"OK {rows}", rows_affected=rows)
+
+    def add_query(self, *arguments: Any, **named: Any) -> tuple[Connection, Any]:
+        try:
+            return super().add_query(*arguments, **named)
+        finally:
+            self.known.forget()
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None

@@ -170,6 +170,8 @@ class SparkCdcAdapter(SparkAdapter):
             if ended := remote.what_ended(self.config.credentials, exc):
                 raise DbtRuntimeError(ended) from exc
             raise
+        finally:
+            self.connections.known.forget()
         return AdapterResponse(_message="OK")
 
     @available
@@ -343,7 +345,10 @@ class SparkCdcAdapter(SparkAdapter):
         if (known := self._iceberg(table)) is not None:
             return iceberg.last_write(known, maintenance)
         folder = self._delta_folder(table)
-        return None if folder is None else last_write(folder, maintenance)
+        if folder is None:
+            return None
+        question = ("last write", folder, tuple(maintenance))
+        return self.connections.known.ask(question, lambda: last_write(folder, maintenance))
 
     @available.parse_none
     def appended(self, table: str, version: int, column: str, after: int) -> list[Any] | None:
@@ -775,6 +780,9 @@ class SparkCdcAdapter(SparkAdapter):
             None where there is no such view, or it was made under other settings than this
             session's: a view keeps those it was made under, its time zone for one.
         """
+        return self.connections.known.ask(("view", view), lambda: self._view_text(view))
+
+    def _view_text(self, view: str) -> str | None:
         table = self._catalog_table(view)
         if table is None or not table.viewText().isDefined():
             return None
@@ -1142,7 +1150,9 @@ class SparkCdcAdapter(SparkAdapter):
     def _delta_folder(self, name: str) -> Path | None:
         folders = self.connections.get_thread_connection().handle.folders
         if name not in folders:
-            location = self._delta_location(name)
+            location = self.connections.known.ask(
+                ("location", name), lambda: self._delta_location(name)
+            )
             folders[name] = None if location is None else local_folder(location)
         return folders[name]
 

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from dbt.adapters.sparkcdc.known import Known
+
+
+def test_the_same_question_is_asked_once_until_a_statement_runs() -> None:
+    known, asked = Known(), []
+
+    def find() -> str | None:
+        asked.append(1)
+        return None
+
+    assert [known.ask(("view", "v"), find) for _ in range(3)] == [None] * 3
+    assert known.ask(("view", "w"), lambda: "text") == "text"
+    assert len(asked) == 1
+    known.forget()
+    assert known.ask(("view", "w"), lambda: "another") == "another"
+    known.ask(("view", "v"), find)
+    assert len(asked) == 2
+
+
+def test_an_answer_from_before_another_threads_statement_is_not_kept() -> None:
+    known = Known()
+
+    def find() -> str:
+        known.forget()  # as when a statement ends while this thread asks
+        return "before"
+
+    assert known.ask("q", find) == "before"
+    assert known.ask("q", lambda: "after") == "after"
+
+
+def test_what_cannot_be_told_is_asked_again() -> None:
+    known = Known()
+
+    def fail() -> str:
+        raise OSError
+
+    for _ in range(2):
+        try:
+            known.ask("q", fail)
+        except OSError:
+            continue
+        raise AssertionError
+    assert known.ask("q", lambda: 1) == 1
