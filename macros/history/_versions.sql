@@ -309,7 +309,8 @@ where __cdc_is_sole
 
 {#- The identity of a version: its key, and the position and identity of the event that it began with. -#}
 {% macro _version_id(spec, event_id) -%}
-    {{ return("md5(to_json(struct(" ~ cdc._numbered_keys(spec) ~ ", _seq, " ~ event_id ~ " as _first_event_id), map('timeZone', 'UTC')))") }}
+    {%- set id = cdc._numbered_keys(spec) ~ ", _seq, " ~ event_id ~ " as _first_event_id" -%}
+    {{ return("md5(to_json(struct(" ~ id ~ "), map('timeZone', 'UTC')))") }}
 {%- endmacro %}
 
 
