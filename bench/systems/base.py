@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bench.data import Table
 from bench.session import Timing, Workshop
@@ -95,7 +95,6 @@ def sort_files(workshop: Workshop, name: str, files: int) -> None:
         name: The table, with its catalog.
         files: Number of files, roughly.
     """
-    catalog, _, table = name.partition(".")
     spark = workshop.spark
     size = spark.sql(f"select sum(file_size_in_bytes) from {name}.files where content = 0").first()
     assert size is not None
@@ -104,8 +103,13 @@ def sort_files(workshop: Workshop, name: str, files: int) -> None:
         "target-file-size-bytes": str(max(1, size[0] // files)),
         "remove-dangling-deletes": "true",
     }
-    listed = ", ".join(f"'{text}'" for pair in options.items() for text in pair)
-    spark.sql(
-        f"call {catalog}.system.rewrite_data_files(table => '{table}', strategy => 'sort',"
-        f" sort_order => 'id', options => map({listed}))"
-    )
+    java: Any = spark._jvm
+    # The procedure parses a sort order with a parser of Iceberg's, which other tables do without.
+    session = spark._jsparkSession  # type: ignore[attr-defined]
+    table = getattr(java, "org.apache.iceberg.spark.Spark3Util").loadIcebergTable(session, name)
+    by_key = getattr(java, "org.apache.iceberg.SortOrder").builderFor(table.schema()).asc("id")
+    actions = getattr(java, "org.apache.iceberg.spark.actions.SparkActions").get(session)
+    rewrite = actions.rewriteDataFiles(table).sort(by_key.build())
+    for option, value in options.items():
+        rewrite = rewrite.option(option, value)
+    rewrite.execute()

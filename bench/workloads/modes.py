@@ -78,6 +78,7 @@ def _reads(system: Cdc, table: Table) -> list[Timing]:
     """Reads of all columns of all rows."""
 
     def read() -> None:
-        system.current(table).write.format("noop").mode("overwrite").save()
+        # Delta plans no scan with deletion vectors inside a write, that to nowhere included.
+        system.current(table).selectExpr("bit_xor(xxhash64(*))").collect()
 
     return [timed(read) for _ in range(READS)]
