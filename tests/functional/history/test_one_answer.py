@@ -22,7 +22,8 @@ from tests.functional.scenarios import (
     shrink,
 )
 
-SCENARIOS = int(os.environ.get("SCENARIOS", "2000"))
+SCENARIOS = int(os.environ.get("SCENARIOS", "500"))
+MANY_SCENARIOS = 2000
 SOAK_SCENARIOS = 10_000
 SOAK_MINUTES = float(os.environ.get("MINUTES", "0"))
 
@@ -260,9 +261,12 @@ class TestOneAnswer:
         run_dbt(["parse"])  # deps forgets the adapter
         yield Tables(project, spark)
 
-    def test_any_batching_any_order(self, tables: Tables) -> None:
+    @pytest.mark.parametrize(
+        "count", [SCENARIOS, pytest.param(MANY_SCENARIOS, marks=pytest.mark.soak)]
+    )
+    def test_any_batching_any_order(self, tables: Tables, count: int) -> None:
         tables.empty()
-        scenarios = draw_scenarios(SCENARIOS, start=20261121)
+        scenarios = draw_scenarios(count, start=20261121)
         arrivals = pack(scenarios)
         events = [event for event, _ in arrivals]
         for batch in range(BATCHES):
