@@ -19,7 +19,7 @@ from tests.functional.history.test_one_answer import BUILD, DECLARED, Tables, ar
 from tests.functional.scenarios import BATCHES, draw_scenarios, pack
 
 CATALOG = "ice"
-SCENARIOS = 300
+SCENARIOS, MANY_SCENARIOS = 100, 1000
 
 # Each table writes in another way.
 WAYS = {
@@ -72,9 +72,12 @@ class TestOneAnswerInIceberg:
     def tables(self, project: Any, spark: Any, package: None) -> Iterator[Tables]:
         yield IcebergTables(project, spark, f"{CATALOG}.")
 
-    def test_any_batching_any_order(self, tables: Tables) -> None:
+    @pytest.mark.parametrize(
+        "count", [SCENARIOS, pytest.param(MANY_SCENARIOS, marks=pytest.mark.soak)]
+    )
+    def test_any_batching_any_order(self, tables: Tables, count: int) -> None:
         tables.empty()
-        scenarios = draw_scenarios(SCENARIOS, start=20261125)
+        scenarios = draw_scenarios(count, start=20261125)
         arrivals = pack(scenarios)
         events = [event for event, _ in arrivals]
         for batch in range(BATCHES):
