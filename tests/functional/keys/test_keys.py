@@ -366,7 +366,7 @@ def test_links_by_joins_are_those_in_memory(spark: Any) -> None:
 # Random worlds, many of them in one table.
 
 BATCHES = 4
-SCENARIOS = 1_000
+SCENARIOS, MANY_SCENARIOS = 300, 3_000
 # Truncates empty all worlds at once. The first run after one labels everything again.
 TRUNCATES = {0: Event(None, "T", None, None, 2, 1), 2: Event(None, "T", None, None, 5, 1)}
 Arrivals = list[tuple[Event, int]]
@@ -453,8 +453,11 @@ def broken_worlds(
 
 
 @pytest.mark.parametrize("truncates", [{}, TRUNCATES], ids=["no truncates", "truncates"])
-def test_any_batching_any_order(spark: Any, tmp_path: Path, truncates: dict[int, Event]) -> None:
-    drawn = draw_worlds(SCENARIOS, start=20261121)
+@pytest.mark.parametrize("count", [SCENARIOS, pytest.param(MANY_SCENARIOS, marks=pytest.mark.soak)])
+def test_any_batching_any_order(
+    spark: Any, tmp_path: Path, truncates: dict[int, Event], count: int
+) -> None:
+    drawn = draw_worlds(count, start=20261121)
     wrong = broken_worlds(spark, tmp_path, drawn, truncates)
     if wrong:
         number = min(wrong, key=lambda number: len(drawn[number]))
