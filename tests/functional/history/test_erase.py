@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -40,12 +40,28 @@ CHANGES = """
 {{ config(materialized='incremental', incremental_strategy='merge', file_format='delta') }}
 {{ cdc.changelog(ref('people_final')) }}
 """
+PERSON = "email like 'seven%'"
+# Conditions that are looked at in the table itself, and what no table is asked about.
+CONDITIONS = [
+    ({"table": "people_final", "where": "email like 'seven"}, "is no condition on"),
+    ({"table": "people_final", "where": "mail = 'x'"}, "whose columns are id, email"),
+    ({"table": "people_final", "where": "id > 0"}, "holds for all 60 rows"),
+    ({"table": "people_final", "where": "id = 4711"}, "no row of people_final"),
+]
+ARGUMENTS = [
+    ({"table": "nowhere", "where": PERSON}, "nowhere is no history"),
+    ({"table": "people_final", "keys": [1, "x"]}, "key 2 of `keys` is no bigint"),
+    ({"table": "people_final", "keys": 1}, "is no list"),
+    ({"table": "people_final", "keys": [1], "where": "id = 1"}, "Give one of them"),
+    ({"where": "id = 1"}, "needs a `table`"),
+]
 TABLES = ["people", "people_history", "people_history_tombstones", "people_final", "people_changes"]
 
 
 class TestErase:
     # Whether some data files of each table hold nothing of the person.
     has_other_files = True
+    refusals: ClassVar[list[tuple[dict[str, Any], str]]] = CONDITIONS + ARGUMENTS
     # How a changelog goes on after a full refresh of its table.
     after_refresh: tuple[str, ...] = ()
 
@@ -167,24 +183,13 @@ class TestErase:
         run_dbt(["build"])
         before = self.state()
         assert self.holding("seven") == set(TABLES) - {"people_history_tombstones"}
-        condition = "email like 'seven%'"
-        for args, message in [
-            ({"table": "nowhere", "where": condition}, "nowhere is no history"),
-            ({"table": "people_final", "where": "email like 'seven"}, "is no condition on"),
-            ({"table": "people_final", "where": "mail = 'x'"}, "whose columns are id, email"),
-            ({"table": "people_final", "where": "id > 0"}, "holds for all 60 rows"),
-            ({"table": "people_final", "where": "id = 4711"}, "no row of people_final"),
-            ({"table": "people_final", "keys": [1, "x"]}, "key 2 of `keys` is no bigint"),
-            ({"table": "people_final", "keys": 1}, "is no list"),
-            ({"table": "people_final", "keys": [1], "where": "id = 1"}, "Give one of them"),
-            ({"where": "id = 1"}, "needs a `table`"),
-        ]:
+        for args, message in self.refusals:
             assert message in self.operate(passes=False, dry_run=False, **args)
         # A RESTORE leaves a log without checksums.
         for table in TABLES:
             for checksum in (self.folder(table) / "_delta_log").glob("*.crc"):
                 checksum.unlink()
-        said = self.operate(table="people_history", where=condition)
+        said = self.operate(table="people_history", where=PERSON)
         assert "nothing was written" in said and "1 key would be erased" in said
         assert "people: 3 raw events" in said and "people_history: 3 rows" in said
         assert "Rebuild them" in said and "tables: cities" in said
@@ -201,7 +206,7 @@ class TestErase:
                 raise DbtRuntimeError("killed here")
             return kept(adapter, table, *args)
 
-        args = {"table": "people_history", "where": "email like 'seven%'", "dry_run": False}
+        args = {"table": "people_history", "where": PERSON, "dry_run": False}
         with monkeypatch.context() as patched:
             patched.setattr(SparkCdcAdapter, "forget_past", dies)
             assert "killed here" in self.operate(passes=False, **args)
