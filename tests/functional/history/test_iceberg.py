@@ -19,7 +19,7 @@ from tests.functional.history.test_one_answer import BUILD, DECLARED, Tables, ar
 from tests.functional.scenarios import BATCHES, draw_scenarios, pack
 
 CATALOG = "ice"
-SCENARIOS, MANY_SCENARIOS = 100, 1000
+SCENARIOS, MANY_SCENARIOS = 300, 1000
 
 # Each table writes in another way.
 WAYS = {
