@@ -366,7 +366,7 @@ def test_links_by_joins_are_those_in_memory(spark: Any) -> None:
 # Random worlds, many of them in one table.
 
 BATCHES = 4
-SCENARIOS, MANY_SCENARIOS = 300, 3_000
+SCENARIOS, MANY_SCENARIOS = 1_000, 5_000
 # Truncates empty all worlds at once. The first run after one labels everything again.
 TRUNCATES = {0: Event(None, "T", None, None, 2, 1), 2: Event(None, "T", None, None, 5, 1)}
 Arrivals = list[tuple[Event, int]]
