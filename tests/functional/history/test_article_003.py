@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.changes import Changes
@@ -37,7 +36,6 @@ BOOTSTRAPS = {
 }
 
 
-@pytest.mark.soak
 class TestArticle003(Changes):
     def test_no_batching_matters(self, project: Any, changes: None) -> None:
         every = BATCHINGS | BOOTSTRAPS
