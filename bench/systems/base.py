@@ -105,7 +105,7 @@ def sort_files(workshop: Workshop, name: str, files: int) -> None:
     }
     java: Any = spark._jvm
     # The procedure parses a sort order with a parser of Iceberg's, which other tables do without.
-    session = spark._jsparkSession  # type: ignore[attr-defined]
+    session = spark._jsparkSession
     table = getattr(java, "org.apache.iceberg.spark.Spark3Util").loadIcebergTable(session, name)
     by_key = getattr(java, "org.apache.iceberg.SortOrder").builderFor(table.schema()).asc("id")
     actions = getattr(java, "org.apache.iceberg.spark.actions.SparkActions").get(session)
