@@ -12,8 +12,14 @@
       _cdc_amendment      the command, with _cdc_amended_at and _cdc_reason
 -#}
 {% macro _amendments_relation(d) -%}
+    {{ return(cdc._relation_beside("cdc_amendments", d)) }}
+{%- endmacro %}
+
+
+{#- A table of the package for each declared source table, in the target's schema. -#}
+{% macro _relation_beside(prefix, d) -%}
     {#- Case and other characters are lost in a table's name: such names get a hash, so that no two are the same. -#}
-    {%- set name = "cdc_amendments__" ~ modules.re.sub("[^A-Za-z0-9_]+", "_", d.table | replace(".", "__", 1)) -%}
+    {%- set name = prefix ~ "__" ~ modules.re.sub("[^A-Za-z0-9_]+", "_", d.table | replace(".", "__", 1)) -%}
     {%- if not modules.re.fullmatch("[a-z0-9]+(_[a-z0-9]+)*\\.[a-z0-9]+(_[a-z0-9]+)*", d.table) -%}
         {%- set name = name ~ "_" ~ local_md5(d.table)[:8] -%}
     {%- endif -%}

@@ -27,7 +27,7 @@
         + (["_cdc_is_whole"] if d.format == "debezium" else []) + (["_cdc_table"] if d.source_table else [])) | join(", ") -%}
     {%- set hashed = cdc._hashed_columns(d) -%}
     {%- set keys = d.key_columns if not d.keyless and not d.traits.columns else [] -%}
-    {%- set erasures = none if d.get("sees_erased") else cdc._erasure_list() -%}
+    {%- set erasures = cdc._erasures_of(d) -%}
     {%- set bootstrap = cdc._bootstrap_of(d, relation) -%}
     {%- set amendments = cdc._amendments_of(d, relation) -%}
     {%- set last = "all_events" if erasures else "identified_events" -%}

@@ -48,6 +48,7 @@
 
 
 {% macro _bad_count(d, window) -%}
+    {%- set erasures = cdc._erasures_of(d) -%}
 with {{ cdc._decoded_events(d, d.relation) }},
 
 control_counts as (
@@ -61,7 +62,7 @@ bad_counts as (
     from identified_events
     where _reason is not null and {{ cdc._is_new_row("_arrived", window.read_from, window.read_to, window.amended) }}
 )
-{%- if cdc._erasure_list() %},
+{%- if erasures %},
 
 erased_counts as (
     select count(*) as erased
@@ -73,10 +74,10 @@ erased_counts as (
 select
     quarantined,
     left_out,
-    {{ "erased" if cdc._erasure_list() else "0 as erased" }}
+    {{ "erased" if erasures else "0 as erased" }}
 from bad_counts
 cross join control_counts
-{%- if cdc._erasure_list() %}
+{%- if erasures %}
 cross join erased_counts
 {%- endif %}
 {%- endmacro %}

@@ -2,7 +2,9 @@
     Deletes the rows of the keys from one table. Files in which a deletion vector hides rows of the keys are rewritten: one row that
     stays in each is updated to itself. Of Iceberg's tables all files with deleted rows are rewritten.
 -#}
-{% macro _erase_table(d, table, erased, erasure_id, unfinished) -%}
+{% macro _erase_table(d, table, erasure_id, unfinished) -%}
+    {%- set d = dict(d, key_columns=table.key_columns) -%}
+    {%- set erased = table.erased -%}
     {%- set types = cdc._column_types(table.relation) -%}
     {%- set checkpoint = cdc._checkpoint_text(table.relation, dict(cdc._read_checkpoint(table.relation), erasure=erasure_id))
         if table.role not in ["tombstones", "amendments"] else "{}" -%}
@@ -10,7 +12,7 @@
     {%- set predicates = cdc._key_predicates(d.key_columns) + [cdc._is_within(bounds, "DBT_INTERNAL_DEST")] -%}
     {%- set merge = cdc._merge(table.relation, erased.relation, predicates, [{"when": "matched", "then": "delete"}]) -%}
     {%- if cdc._is_iceberg(table.relation) -%}
-        {%- set held = cdc._rows_held(d, table, erased) -%}
+        {%- set held = cdc._rows_held(table) -%}
         {%- set files = adapter.erase_iceberg_rows(table.relation | string, merge if held else none, checkpoint) -%}
         {{ return(dict(table, relation=table.relation | string, rows=held, files=files)) }}
     {%- endif -%}
@@ -21,8 +23,8 @@
         {%- set names = [] -%}
         {%- for file in hiding -%}{%- do names.append(cdc._literal(file.split("/")[-1])) -%}{%- endfor -%}
         {%- set marks = ["dbt_scd_id"] if table.role == "history" else ["_commit_version", "_row_kind"] if table.role == "changelog"
-            else ["_event_id"] if table.role in ["tombstones", "amendments"] else [] -%}
-        {%- set row = d.key_columns + marks -%}
+            else ["_event_id"] if table.role in ["tombstones", "amendments", "keys"] else [] -%}
+        {%- set row = (d.key_columns + marks) | unique | list -%}
         {%- set touched -%}
             (
                 select __cdc_row.*
@@ -47,10 +49,30 @@
 {%- endmacro %}
 
 
+{#- Events that ended an erased row by taking its key, in the resolver's table: they end no row from now on. -#}
+{% macro _forget_taken(table, erased, erasure_id) -%}
+    {%- set taken = run_query("select count(*) from " ~ table.relation ~ " where _ended_entity_id in (select _entity_id from "
+        ~ erased.relation ~ ")").rows[0][0] -%}
+    {%- if taken -%}
+        {%- set source = "(select _entity_id as _ended_entity_id from " ~ erased.relation ~ ")" -%}
+        {%- set statement = cdc._merge(table.relation, source,
+            ["DBT_INTERNAL_DEST._ended_entity_id = DBT_INTERNAL_SOURCE._ended_entity_id"], [])
+            ~ "\nwhen matched then update set _ended_entity_id = null, _ended_segment_id = null" -%}
+        {%- set position = dict(cdc._read_checkpoint(table.relation), erasure=erasure_id) -%}
+        {%- set checkpoint = cdc._checkpoint_text(table.relation, position) -%}
+        {%- if cdc._is_iceberg(table.relation) -%}
+            {%- do adapter.erase_iceberg_rows(table.relation | string, statement, checkpoint) -%}
+        {%- else -%}
+            {%- do adapter.erase_rows(table.relation | string, statement, checkpoint) -%}
+        {%- endif -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
 {#- How many rows of the keys a table has. -#}
-{% macro _rows_held(d, table, erased) -%}
-    {{ return(run_query("select count(*) from " ~ table.relation ~ " as held inner join " ~ erased.relation ~ " as erased on "
-        ~ cdc._same(d.key_columns, "held", "erased")).rows[0][0]) }}
+{% macro _rows_held(table) -%}
+    {{ return(run_query("select count(*) from " ~ table.relation ~ " as held inner join " ~ table.erased.relation ~ " as erased on "
+        ~ cdc._same(table.key_columns, "held", "erased")).rows[0][0]) }}
 {%- endmacro %}
 
 

@@ -38,6 +38,10 @@
     {%- endif -%}
     {%- set d = subject.declaration -%}
     {%- set names = d.columns | map(attribute="name") | list -%}
+    {%- if d.key_changes -%}
+        {{ return("(select " ~ cdc._column_list(names) ~ ", _op, _seq, _entity_id from " ~ subject.resolver
+            ~ " where _op <> 'T') as named_events") }}
+    {%- endif -%}
     {{ return("(with " ~ cdc._decoded_events(dict(d, sees_erased=true), d.relation) ~ " select "
         ~ ("_event_id as _row_id, " if d.keyless else "") ~ cdc._column_list(names)
         ~ ", _op, _seq from identified_events where _op <> 'T' and _reason is null) as named_events") }}
@@ -54,7 +58,17 @@
 {#- The raw rows of the erased keys, those that left such a key among them. -#}
 {% macro _erased_raw_rows(d, erased) -%}
     {%- set hashes = cdc._event_key_hashes(d) -%}
-with {{ cdc._decoded_events(dict(d, sees_erased=true, origin=cdc._raw_row_hash(d)), d.relation) }},
+    {%- set d = dict(d, origin=cdc._raw_row_hash(d)) -%}
+    {%- if d.key_changes -%}
+with {{ cdc._decoded_events(dict(d, sees_erased=false, erased_by=erased.ranges.relation), d.relation) }}
+
+select
+    _origin as __cdc_raw_row,
+    min(_arrived) as _arrived
+from erased_events
+group by _origin
+    {%- else -%}
+with {{ cdc._decoded_events(dict(d, sees_erased=true), d.relation) }},
 
 keyed_events as (
     select
@@ -71,6 +85,7 @@ select
 from keyed_events
 where __cdc_key_hash in (select {{ cdc._row_key_hash(d) }} from {{ erased.relation }})
 group by _origin
+    {%- endif -%}
 {%- endmacro %}
 
 
@@ -80,14 +95,14 @@ group by _origin
       whole        the texts
       beginnings   what statistics may hold of them
 -#}
-{% macro _values_of_keys(subject, erased) -%}
+{% macro _values_of_keys(subject) -%}
     {%- set d = subject.declaration -%}
     {%- set whole, beginnings = [], [] -%}
     {%- set shortened = ["__cdc_text"] -%}
     {%- for length in adapter.shortened_lengths(subject.tables | map(attribute="relation") | map("string") | list) -%}
         {%- do shortened.append("left(__cdc_text, " ~ length ~ ")") -%}
     {%- endfor -%}
-    {%- for table in subject.tables if table.role == ("history" if d.history else "final") -%}
+    {%- for table in subject.tables if table.role == ("keys" if d.key_changes else "history" if d.history else "final") -%}
         {%- set texts = [] -%}
         {%- for name, type in cdc._column_types(table.relation).items() if type == "string" and not name.startswith("dbt_") -%}
             {%- do texts.append(cdc._quoted(name)) -%}
@@ -99,7 +114,7 @@ with held_texts as (
         explode(array({{ texts | join(", ") }})) as __cdc_text,
         erased.__cdc_is_erased is not null as __cdc_is_erased
     from {{ table.relation }} as held
-    left join (select *, true as __cdc_is_erased from {{ erased.relation }}) as erased on {{ cdc._same(d.key_columns, "held",
+    left join (select *, true as __cdc_is_erased from {{ table.erased.relation }}) as erased on {{ cdc._same(table.key_columns, "held",
         "erased") }}
 ),
 

@@ -5,6 +5,7 @@
       tables        what holds its rows: `role`, `name`, `relation`, `node` and, of a final table or changelog, `above`
       views         the staging views
       others        models that read these tables and are not the package's to change
+      resolver      the resolver's table, where keys change; none before it is built. `resolver_name` is the name of its model
 -#}
 {% macro _erasure_subject(table, operation="cdc_erase") -%}
     {%- if table is none -%}
@@ -49,6 +50,14 @@
         {%- do views.append(node) -%}
         {%- do ids.append(node.unique_id) -%}
     {%- endfor -%}
+    {%- set resolvers = [] -%}
+    {%- for node in graph.nodes.values() if named.declaration.key_changes and cdc._resolves(node)
+        and cdc._declared_names(node) == [named.declaration.table] -%}
+        {%- do ids.append(node.unique_id) -%}
+        {%- set part = cdc._erased_table("keys", node.name, cdc._relation_of(node), node) -%}
+        {%- do resolvers.append({"name": node.name, "table": part}) -%}
+        {%- if part -%}{%- do tables.append(part) -%}{%- endif -%}
+    {%- endfor -%}
     {%- for node in managed if cdc._declared_names(node) == [named.declaration.table] -%}
         {%- set relation = cdc._relation_of(node) -%}
         {%- set is_history = node.resource_type == "snapshot" -%}
@@ -70,7 +79,9 @@
         and node.config.materialized not in ["view", "ephemeral"] and node.depends_on.nodes | select("in", ids) | list -%}
         {%- do others.append(node.name) -%}
     {%- endfor -%}
-    {{ return({"declaration": named.declaration, "named": named, "tables": tables, "views": views, "others": others}) }}
+    {{ return({"declaration": named.declaration, "named": named, "tables": tables, "views": views, "others": others,
+        "resolvers": resolvers | length, "resolver_name": resolvers[0].name if resolvers else none,
+        "resolver": resolvers[0].table.relation if resolvers and resolvers[0].table else none}) }}
 {%- endmacro %}
 
 

@@ -7,20 +7,34 @@
       counts_from   from where on its events count again: an event time, or else a position; NULL for never
       is_done       whether its erasure has come to its end
 -#}
-{% macro _erasure_list() -%}
-    {{ return(adapter.dispatch("erasure_list", "cdc")()) }}
+{% macro _erasure_list(relation=none) -%}
+    {{ return(adapter.dispatch("erasure_list", "cdc")(relation or cdc._erasures_relation())) }}
 {%- endmacro %}
 
 
 {#- Only the embedded Spark's adapter erases. -#}
-{% macro default__erasure_list() -%}
+{% macro default__erasure_list(relation) -%}
     {{ return(none) }}
 {%- endmacro %}
 
 
 {#- `dbt compile --no-introspect` may not ask at all; nothing is built of what it gives. -#}
-{% macro sparkcdc__erasure_list() -%}
-    {{ return(none if flags.INTROSPECT is sameas false else load_relation(cdc._erasures_relation())) }}
+{% macro sparkcdc__erasure_list(relation) -%}
+    {{ return(none if flags.INTROSPECT is sameas false else load_relation(relation)) }}
+{%- endmacro %}
+
+
+{#-
+    What the events of a declared table are divided by: the erasure list, or the list of ranges where keys change. A declaration that
+    `sees_erased` is divided by nothing; `erased_by` names ranges that are not on the list yet.
+-#}
+{% macro _erasures_of(d) -%}
+    {%- if d.get("sees_erased") -%}
+        {{ return(none) }}
+    {%- elif d.key_changes -%}
+        {{ return(d.get("erased_by") or cdc._erasure_list(cdc._erased_ranges_relation(d))) }}
+    {%- endif -%}
+    {{ return(cdc._erasure_list()) }}
 {%- endmacro %}
 
 
@@ -73,14 +87,24 @@
 {%- endmacro %}
 
 
-{#- What events are ordered by in a literal: their time, or a position of one part. None where neither is there. -#}
+{#-
+    What events are ordered by in a literal: their time, or a position of one part. None where neither is there; a struct has several parts.
+-#}
 {% macro _returns_by(d) -%}
-    {{ return("_ts" if cdc._has_event_time(d) else "_seq" if d.sequence_by | length == 1 else none) }}
+    {%- if cdc._has_event_time(d) -%}
+        {{ return("_ts") }}
+    {%- elif d.sequence_by | length != 1 or modules.re.match("\\s*(named_)?struct\\s*\\(", d.sequence_by[0] | string | lower) -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {{ return("_seq") }}
 {%- endmacro %}
 
 
 {#- CTEs that divide `all_events` into `identified_events` and `erased_events`. The list has a key once. -#}
 {% macro _without_erased(d, erasures) -%}
+    {%- if d.key_changes -%}
+        {{ return(cdc._without_erased_ranges(d, erasures)) }}
+    {%- endif -%}
     {%- set hashes = cdc._event_key_hashes(d) -%}
     {%- set by = cdc._returns_by(d) -%}
 erased_keys as (
@@ -113,6 +137,12 @@ judged_events as (
     {%- endfor %}
 ),
 
+{{ cdc._divided_events() }}
+{%- endmacro %}
+
+
+{#- The two parts of `judged_events`. -#}
+{% macro _divided_events() -%}
 erased_events as (
     select * except (__cdc_is_erased)
     from judged_events

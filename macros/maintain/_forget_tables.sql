@@ -7,13 +7,14 @@
     {%- set versions = {} -%}
     {%- set raw_version = {} -%}
     {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] if d.arrival else none -%}
-    {%- for role in ["raw", "snapshot", "amendments", "tombstones", "history", "final", "changelog"] -%}
+    {%- for role in ["raw", "snapshot", "amendments", "keys", "tombstones", "history", "final", "changelog"] -%}
         {%- for table in done if table.role == role -%}
             {%- set position = {} -%}
-            {%- if role in ["history", "final", "changelog"] -%}
+            {%- if role in ["keys", "history", "final", "changelog"] -%}
                 {%- set checkpoint = cdc._read_checkpoint(table.node and cdc._relation_of(table.node)) -%}
                 {%- do position.update(dict(checkpoint, fingerprint=none, declared=none)) -%}
-                {%- if role == "history" or (role == "final" and not d.history) -%}
+                {#- A history that follows its rows reads the runs of the resolver, whose numbers stay what they are. -#}
+                {%- if role == "keys" or (role == "history" and not d.key_changes) or (role == "final" and not d.history) -%}
                     {%- do position.update({"raw_version": raw_version.version}) -%}
                     {%- if highest is not none and position.get("read_to") is not none and position.read_to > highest -%}
                         {%- do position.update({"read_to": highest}) -%}
@@ -71,8 +72,7 @@
     {%- set rows, entries = [], [] -%}
     {%- for table in done -%}
         {%- set found = adapter.search_landed_files(table.relation, values.whole) if table.role == "landed"
-            else adapter.search_files(table.relation, values.whole, none if table.role in ["raw", "snapshot"] else erased,
-            values.beginnings) -%}
+            else adapter.search_files(table.relation, values.whole, table.get("erased"), values.beginnings) -%}
         {%- do entries.append({"role": table.role, "table": table.relation, "rows_removed": table.rows,
             "files_rewritten": table.files,
             "files_removed": table.removed, "files_searched": found.searched, "files_holding": found.holding | length}) -%}
@@ -88,8 +88,7 @@
         "keys": "bigint", "role": "string", "relation": "string", "rows_removed": "bigint", "files_rewritten": "bigint",
         "files_removed": "bigint", "values_searched": "bigint", "files_searched": "bigint", "files_holding": "bigint"})) -%}
     {%- do run_query("insert into " ~ relation ~ " values " ~ (rows | join(", "))) -%}
-    {%- do run_query("update " ~ cdc._erasures_relation() ~ " set is_done = true where not is_done and table_name = "
-        ~ cdc._literal(d.table)) -%}
+    {%- do run_query("update " ~ cdc._listed_in(d) ~ " set is_done = true where not is_done and " ~ cdc._is_listed_table(d)) -%}
     {%- set file = adapter.write_certificate(erasure_id, {"erasure_id": erasure_id, "source_table": d.table,
         "keys": erased.rows | length,
         "values_searched": values.whole | length, "tables": entries, "may_hold_the_person_too": subject.others | sort}) -%}

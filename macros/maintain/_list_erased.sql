@@ -23,7 +23,11 @@
     {%- set mark = "__cdc_listed" -%}
     {%- for node in subject.views if node.config.materialized == "view" -%}
         {%- set query = adapter.view_query(node.relation_name) -%}
-        {%- if query is not none and cdc._erasures_relation() | string not in query -%}
+        {%- if query is not none and d.key_changes and cdc._erased_ranges_relation(d) | string not in query -%}
+            {%- set columns = cdc._column_list(cdc._column_types("select * from " ~ node.relation_name).keys() | list) -%}
+            {%- do run_query("create or replace view " ~ node.relation_name ~ " as with all_events as (" ~ query ~ "\n),\n\n"
+                ~ cdc._without_erased_ranges(d, cdc._erased_ranges_relation(d)) ~ "\n\nselect " ~ columns ~ "\nfrom identified_events") -%}
+        {%- elif query is not none and not d.key_changes and cdc._erasures_relation() | string not in query -%}
             {%- do run_query("create or replace view " ~ node.relation_name ~ " as select __cdc_events.* from (" ~ query
                 ~ "\n) as __cdc_events left anti join (select key_hash from " ~ cdc._erasures_relation() ~ " where table_name = "
                 ~ cdc._literal(d.table) ~ ") as " ~ mark ~ " on __cdc_events._op <> 'T' and " ~ mark ~ ".key_hash = "

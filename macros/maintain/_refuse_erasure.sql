@@ -5,11 +5,12 @@
     {%- if where is not none and keys is not none -%}
         {%- do problems.append("`where` and `keys` both say what is to be erased. Give one of them.") -%}
     {%- endif -%}
-    {%- if d.key_changes -%}
-        {%- do problems.append(d.table
-            ~ " declares `key_changes`: its resolver's table holds the person's events under all keys that the row"
-            ~ " had, and other rows may have had the same keys, so that no list of keys can keep them apart. Delete the person's events"
-            ~ " from the raw table, resolve and build everything again (dbt build --full-refresh), and vacuum the tables.") -%}
+    {%- if d.key_changes and subject.resolver is none -%}
+        {%- do problems.append("the resolver's table of " ~ d.table ~ ", which tells the keys that a row had, has not been built. Build it"
+            ~ " first: dbt build" ~ (" --select +" ~ subject.resolver_name if subject.resolver_name)) -%}
+    {%- elif d.key_changes and subject.resolvers > 1 -%}
+        {%- do problems.append(d.table ~ " has " ~ subject.resolvers ~ " resolver's tables. Keep one of them: it tells the keys that a row"
+            ~ " had.") -%}
     {%- elif d.landed and cdc._landing_problem(d, landed_files) is not none -%}
         {%- do problems.append(cdc._landing_problem(d, landed_files)) -%}
     {%- elif adapter.logged_version(d.relation) is none -%}
@@ -52,10 +53,21 @@
 
 {#- How many keys have an erasure that has not come to its end. -#}
 {% macro _unfinished_erasures(d) -%}
-    {%- set erasures = cdc._erasure_list() -%}
-    {{ return(run_query("select count(*) from " ~ erasures ~ " where not is_done and table_name = "
-        ~ cdc._literal(d.table)).rows[0][0]
+    {%- set erasures = cdc._erasures_of(d) -%}
+    {{ return(run_query("select count(*) from " ~ erasures ~ " where not is_done and " ~ cdc._is_listed_table(d)).rows[0][0]
         if erasures else 0) }}
+{%- endmacro %}
+
+
+{#- The list that has the keys of a table. -#}
+{% macro _listed_in(d) -%}
+    {{ return(cdc._erased_ranges_relation(d) if d.key_changes else cdc._erasures_relation()) }}
+{%- endmacro %}
+
+
+{#- A condition on the rows of that list. -#}
+{% macro _is_listed_table(d) -%}
+    {{ return("true" if d.key_changes else "table_name = " ~ cdc._literal(d.table)) }}
 {%- endmacro %}
 
 

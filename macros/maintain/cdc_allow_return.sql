@@ -35,11 +35,12 @@
         {%- do exceptions.raise_compiler_error("cdc: cdc_allow_return of " ~ table ~ ": nothing was written.\n  - "
             ~ (problems | join("\n  - "))) -%}
     {%- endif -%}
-    {%- set list = cdc._erasure_list() -%}
+    {%- set list = cdc._erasures_of(d) -%}
     {%- set hashes = "select " ~ cdc._row_key_hash(d) ~ " as key_hash from (" ~ cdc._erased_keys(subject, none, keys, 0, false)
         ~ ") as returning" -%}
-    {%- set listed = run_query("select count(*) from " ~ list ~ " where table_name = " ~ cdc._literal(d.table)
-        ~ " and is_done and key_hash in ("
+    {#- A key that an erased row has left is free without permission. -#}
+    {%- set is_listed = cdc._is_listed_table(d) ~ " and is_done" ~ (" and upper_bound is null" if d.key_changes else "") -%}
+    {%- set listed = run_query("select count(distinct key_hash) from " ~ list ~ " where " ~ is_listed ~ " and key_hash in ("
         ~ hashes ~ ")").rows[0][0] if list else 0 -%}
     {%- if listed != keys | unique | list | length -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ (keys | length) ~ " keys are named, and " ~ listed
@@ -48,12 +49,14 @@
             ~ " only; an erasure that was interrupted is finished first, by cdc_erase.") -%}
     {%- endif -%}
     {%- if not dry_run -%}
-        {%- do run_query(cdc._merge(list, "(select " ~ cdc._literal(d.table) ~ " as table_name, " ~ cdc._literal(since)
-            ~ " as counts_from, key_hash from (" ~ hashes ~ ") as returning_hashes)", cdc._key_predicates(["table_name",
-            "key_hash"]),
+        {%- set source = "(select distinct key_hash, " ~ cdc._literal(since) ~ " as counts_from from (" ~ hashes
+            ~ ") as returning_hashes)" -%}
+        {%- do run_query(cdc._merge(list, source,
+            cdc._key_predicates(["key_hash"]) + ["(" ~ is_listed ~ ")"],
             [{"when": "matched", "then": "update", "columns": ["counts_from"]}])) -%}
     {%- endif -%}
     {%- do log("cdc: events of " ~ listed ~ (" key " if listed == 1 else " keys ") ~ "of " ~ d.table
         ~ (" would count again from " if dry_run else " count again from ") ~ since ~ (" on; run with dry_run: false" if dry_run
-        else " on. Build the staging model; cdc_replay reads those that arrived before"), info=true) -%}
+        else " on. Build the staging model; " ~ ("a full refresh of the resolver's table" if d.key_changes else "cdc_replay")
+        ~ " reads those that arrived before"), info=true) -%}
 {%- endmacro %}

@@ -29,18 +29,16 @@
     {%- set unfinished = cdc._unfinished_erasures(subject.declaration) -%}
     {%- do cdc._refuse_erasure(subject, where, keys, everything, unfinished, landed_files) -%}
     {%- set by_list = where is none and keys is none -%}
-    {%- set erased = cdc._step(
-        {"relation": subject.named.relation, "is_large": true}, "erased_keys",
-        cdc._erased_keys(subject, where, keys, unfinished, by_list), true, scans_table=true
-    ) -%}
-    {%- if erased.rows | length == 0 and not unfinished -%}
-        {%- if by_list -%}
-            {%- do log("cdc: nothing has arrived of a key of " ~ subject.declaration.table ~ " that is on the erasure list",
-                info=true) -%}
-            {{ return("") }}
-        {%- endif -%}
-        {%- do exceptions.raise_compiler_error("cdc: no row of " ~ subject.named.name ~ " meets the condition. Nothing was written."
-            ~ " A key that was erased before stays erased, and has no rows. Name it by `keys` to list one that has none.") -%}
+    {%- if subject.declaration.key_changes -%}
+        {%- set erased = cdc._erased_entities(subject, where, keys, unfinished) -%}
+    {%- else -%}
+        {%- set erased = cdc._step(
+            {"relation": subject.named.relation, "is_large": true}, "erased_keys",
+            cdc._erased_keys(subject, where, keys, unfinished, by_list), true, scans_table=true
+        ) -%}
+        {%- for table in subject.tables -%}
+            {%- do table.update({"key_columns": subject.declaration.key_columns, "erased": erased}) -%}
+        {%- endfor -%}
     {%- endif -%}
     {#- The raw table, and the snapshot that the table starts from. -#}
     {%- set raw = [] -%}
@@ -50,10 +48,24 @@
             scans_table=true
         )}) -%}
     {%- endfor -%}
+    {#- Of a table with `key_changes` raw events are found by their positions. -#}
+    {%- set found = erased.rows | length or unfinished -%}
+    {%- if subject.declaration.key_changes -%}
+        {%- set found = found or erased.new.rows | length or raw | map(attribute="rows.rows") | map("length") | sum -%}
+    {%- endif -%}
+    {%- if not found -%}
+        {%- if where is none -%}
+            {%- do log("cdc: nothing has arrived of a key of " ~ subject.declaration.table ~ " that is on the erasure list",
+                info=true) -%}
+            {{ return("") }}
+        {%- endif -%}
+        {%- do exceptions.raise_compiler_error("cdc: no row of " ~ subject.named.name ~ " meets the condition. Nothing was written."
+            ~ " A key that was erased before stays erased, and has no rows. Name it by `keys` to list one that has none.") -%}
+    {%- endif -%}
     {%- set landed = cdc._landed_lines(subject.declaration, raw[0].rows) if subject.declaration.landed else none -%}
     {%- do cdc._report_erasure(subject, erased, raw, dry_run, landed) -%}
     {%- if not dry_run -%}
-        {%- do cdc._erase(subject, erased, raw, unfinished, landed) -%}
+        {%- do cdc._erase(subject, erased, raw, unfinished, landed, keys) -%}
     {%- endif -%}
     {%- do cdc._drop_steps() -%}
 {%- endmacro %}
@@ -63,8 +75,16 @@
 {% macro _report_erasure(subject, erased, raw, dry_run, landed) -%}
     {%- set d = subject.declaration -%}
     {%- set verb = "would be erased" if dry_run else "is erased" if erased.rows | length == 1 else "are erased" -%}
-    {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ (" key " if erased.rows | length == 1 else " keys ") ~ verb,
-        info=true) -%}
+    {%- set many = erased.rows | length != 1 -%}
+    {%- set unit = (" rows" if many else " row") ~ " of the source, with all keys that " ~ ("they" if many else "it") ~ " had, "
+        if d.key_changes else " keys " if many else " key " -%}
+    {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ unit ~ verb, info=true) -%}
+    {%- if d.key_changes and erased.unclear -%}
+        {%- set moves = " event has moved" if erased.unclear == 1 else " events have moved" -%}
+        {%- do log("cdc: " ~ d.table ~ ": " ~ erased.unclear ~ moves ~ " an erased row to a key that another row had then, and"
+            ~ " cannot be told from it any more. What follows at that key may be of the person and stands in the other row: look at it, and"
+            ~ " name it by `where`.", info=true) -%}
+    {%- endif -%}
     {%- for part in raw -%}
         {%- set what = " rows of the snapshot; what it was copied from holds the person, too, and stays as it is"
             if part.declaration.get("is_bootstrap") else " raw events" -%}
@@ -75,7 +95,7 @@
             ~ (landed.files | length) ~ " files", info=true) -%}
     {%- endif -%}
     {%- for table in subject.tables -%}
-        {%- do log("cdc: " ~ table.name ~ ": " ~ cdc._rows_held(d, table, erased) ~ " rows", info=true) -%}
+        {%- do log("cdc: " ~ table.name ~ ": " ~ cdc._rows_held(table) ~ " rows", info=true) -%}
     {%- endfor -%}
     {%- if subject.others -%}
         {%- do log("cdc: these models read the tables and may hold the person, too. Rebuild them, and vacuum their tables: "
@@ -95,11 +115,15 @@
     go before files, and each table ends with a commit that has its checkpoint. What landed files are to hold is written beside them while
     the raw rows still tell which lines go.
 -#}
-{% macro _erase(subject, erased, raw, unfinished, landed) -%}
+{% macro _erase(subject, erased, raw, unfinished, landed, keys) -%}
     {%- set d = subject.declaration -%}
     {%- set erasure_id = invocation_id -%}
-    {%- set values = cdc._values_of_keys(subject, erased) -%}
-    {%- do cdc._list_erased(d, erased, erasure_id) -%}
+    {%- set values = cdc._values_of_keys(subject) -%}
+    {%- if d.key_changes -%}
+        {%- do cdc._list_erased_ranges(subject, erased, keys, erasure_id) -%}
+    {%- else -%}
+        {%- do cdc._list_erased(d, erased, erasure_id) -%}
+    {%- endif -%}
     {%- do cdc._filter_views(subject) -%}
     {%- set behind, done = [], [] -%}
     {%- if landed -%}{%- do adapter.rewrite_landed_files(landed.files, landed.lines) -%}{%- endif -%}
@@ -111,9 +135,10 @@
         {%- if table.role == "final" and d.history
             and cdc._is_behind_history(table) -%}{%- do behind.append(table.name) -%}{%- endif -%}
     {%- endfor -%}
-    {%- for role in ["amendments", "tombstones", "changelog", "final", "history"] -%}
+    {%- for role in ["amendments", "tombstones", "changelog", "final", "history", "keys"] -%}
         {%- for table in subject.tables if table.role == role -%}
-            {%- do done.append(cdc._erase_table(d, table, erased, erasure_id, unfinished)) -%}
+            {%- do done.append(cdc._erase_table(d, table, erasure_id, unfinished)) -%}
+            {%- if role == "keys" -%}{%- do cdc._forget_taken(table, erased, erasure_id) -%}{%- endif -%}
         {%- endfor -%}
     {%- endfor -%}
     {%- do cdc._forget_tables(subject, done, behind, erasure_id) -%}
