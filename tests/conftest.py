@@ -23,14 +23,13 @@ SMALL = {
 
 # A process of the tests has its warehouse for itself and throws it away: its commits need not be
 # safe from another process's, nor outlive a power cut. By default each starts a dozen programs,
-# `chmod` and `readlink`, by way of another one.
+# `chmod` and `readlink`.
 LIGHT_COMMITS = {
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
 }
 JAVA_OPTIONS = (
     "-XX:+UseParallelGC",
     "-Dderby.system.durability=test",
-    "-Djdk.lang.Process.launchMechanism=VFORK",
 )
 
 # A Spark Connect server that `tests/e2e/test_cluster.py` runs some of the tests on.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dbt.adapters.sparkcdc import iceberg
+
 from bench.data import Table
 from bench.session import Timing, Workshop
 
@@ -104,12 +106,11 @@ def sort_files(workshop: Workshop, name: str, files: int) -> None:
         "remove-dangling-deletes": "true",
     }
     java: Any = spark._jvm
+    table = iceberg.load(spark, name)
     # The procedure parses a sort order with a parser of Iceberg's, which other tables do without.
-    session = spark._jsparkSession
-    table = getattr(java, "org.apache.iceberg.spark.Spark3Util").loadIcebergTable(session, name)
     by_key = getattr(java, "org.apache.iceberg.SortOrder").builderFor(table.schema()).asc("id")
-    actions = getattr(java, "org.apache.iceberg.spark.actions.SparkActions").get(session)
-    rewrite = actions.rewriteDataFiles(table).sort(by_key.build())
+    actions = getattr(java, "org.apache.iceberg.spark.actions.SparkActions")
+    rewrite = actions.get(spark._jsparkSession).rewriteDataFiles(table).sort(by_key.build())
     for option, value in options.items():
         rewrite = rewrite.option(option, value)
     rewrite.execute()

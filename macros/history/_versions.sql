@@ -29,7 +29,7 @@
     {%- set event_order = "partition by " ~ keys ~ " order by _seq, _is_end, " ~ tie_order -%}
     {%- set version_order = "partition by " ~ keys ~ " order by _version" -%}
     {%- set resolves = spec.partial and spec.value_columns -%}
-    {%- set compares = spec.value_columns | length > 0 -%}
+    {%- set nothing_before = "coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true)" -%}
     {%- set before = "lag(_values) over (" ~ event_order ~ ")" if resolves else "__cdc_previous._values" -%}
     {%- set kept = (spec.value_columns if spec.keeps_images else []) if spec.lives else cdc._untracked(spec) -%}
 {%- if spec.truncated %}
@@ -122,7 +122,7 @@ neighboring_events as (
         {%- if spec.counted %}
         lead(_seq) over ({{ event_order }}) as __cdc_next_seq,
         {%- endif %}
-        lag(struct(_seq, _op, _is_end{{ ", _values" if compares and not resolves }})) over ({{ event_order }}) as __cdc_previous
+        lag(struct(_seq, _op, _is_end{{ ", _values" if not resolves }})) over ({{ event_order }}) as __cdc_previous
     from repeated_events
     where not _is_repeated
 ),
@@ -134,9 +134,9 @@ marked_events as (
         if(_is_end or _op = 'B', null, _values) as _values,
         {%- endif %}
         not _is_end and coalesce(__cdc_previous._is_end, true) as _is_birth,
-        _is_end and not coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_close,
+        _is_end and not {{ nothing_before }} as _is_close,
         not _is_end and _op <> 'B' as _is_image,
-        not _is_end and coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true) as _is_first
+        not _is_end and {{ nothing_before }} as _is_first
     from neighboring_events
 ),
 {%- if resolves %}
@@ -164,7 +164,7 @@ numbered_events as (
         count_if(_is_start) over ({{ event_order }}) as _version,
         {%- if spec.counted %}
         _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by {{ keys }}), false) as _is_late,
-        _is_new and coalesce(_seq = __cdc_previous._seq, false) or _is_new and coalesce(_seq = __cdc_next_seq, false) as _is_tied,
+        _is_new and (coalesce(_seq = __cdc_previous._seq, false) or coalesce(_seq = __cdc_next_seq, false)) as _is_tied,
         {%- endif %}
         last_value(if(_is_birth, {{ "coalesce(_state._cdc_created_at, " ~ spec.time ~ ")" if spec.stateful else spec.time }}, null), true)
             over ({{ event_order }}) as _created

@@ -49,10 +49,7 @@
         {%- endfor -%}
     {%- endif -%}
     {%- set found = adapter.landed_rewrites(landing.folder, lines) -%}
-    {%- if found.problems -%}
-        {%- do exceptions.raise_compiler_error("cdc: cdc_erase of " ~ d.table ~ ": nothing was written.\n  - "
-            ~ (found.problems | join("\n  - "))) -%}
-    {%- endif -%}
+    {%- do cdc._refuse_operation("cdc_erase", d.table, found.problems) -%}
     {{ return({"landing": landing, "lines": lines, "files": found.files}) }}
 {%- endmacro %}
 

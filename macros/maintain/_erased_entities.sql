@@ -1,6 +1,6 @@
 {#-
-    What is erased of a table with `key_changes`: rows of the source, with all the keys that they had. The tables of `subject` are told by
-    which columns they are found. Refuses rows that cannot be told from others. Returns
+    What is erased of a table with `key_changes`: rows of the source, with all the keys that they had. The tables of `subject` get the
+    columns by which their rows are found. Refuses rows that cannot be distinguished from others. Returns
       entities   the rows, a step
       events     their events in the resolver's table, a step
       ranges     when they had which key, together with the list: a step
@@ -92,12 +92,8 @@ left anti join staying_entities using (_entity_id)
 {% macro _given_keys(d, resolver, keys, list) -%}
     {%- set rows = [] -%}
     {%- for key in keys -%}
-        {%- set values = {} -%}
-        {%- for column in d.columns if column.name in d.key_columns -%}
-            {%- set value = cdc._literal(key[column.name] if key is mapping else key) -%}
-            {%- do values.update({column.name: "cast(" ~ value ~ " as " ~ column.type ~ ")"}) -%}
-        {%- endfor -%}
-        {%- do rows.append("select " ~ loop.index ~ " as place, " ~ cdc._key_hash(d, values) ~ " as key_hash") -%}
+        {%- set hash = cdc._key_hash(d, cdc._key_literals(d, key)) -%}
+        {%- do rows.append("select " ~ loop.index ~ " as place, " ~ hash ~ " as key_hash") -%}
     {%- endfor -%}
 with {{ cdc._key_marks(d, resolver) }}
 
@@ -120,7 +116,7 @@ left join key_marks on given.key_hash = key_marks.__cdc_key_hash
             ~ " which of them is meant: a condition on the final table finds the row that has the key now, one on the history every"
             ~ " row that ever had it.") -%}
     {%- endfor -%}
-    {%- do cdc._refuse_part(d, problems) -%}
+    {%- do cdc._refuse_operation("cdc_erase", d.table, problems) -%}
 {%- endmacro %}
 
 
@@ -137,7 +133,7 @@ where _reason is null
     {%- endset -%}
     {%- set unread = run_query(asked).rows[0][0] -%}
     {%- if unread -%}
-        {%- do cdc._refuse_part(d, [subject.resolver ~ " has not read " ~ unread ~ " events of " ~ d.table
+        {%- do cdc._refuse_operation("cdc_erase", d.table, [subject.resolver ~ " has not read " ~ unread ~ " events of " ~ d.table
             ~ ", so that nothing tells whether they are of the same row. Build it first: dbt build --select +"
             ~ subject.resolver_name ~ "+"]) -%}
     {%- endif -%}
@@ -156,7 +152,7 @@ where takers._ended_entity_id is not null
     {%- endset -%}
     {%- set takers = run_query(asked).rows[0][0] -%}
     {%- if takers -%}
-        {%- do cdc._refuse_part(d, [takers ~ (" row" if takers == 1 else " rows") ~ " to be erased ended another row by taking its"
+        {%- do cdc._refuse_operation("cdc_erase", d.table, [takers ~ (" row" if takers == 1 else " rows") ~ " to be erased ended another row by taking its"
             ~ " key: no other event tells that it ended, and it would come back. Wait for the event that ended it, or erase that row as"
             ~ " well (`_ended_entity_id` in " ~ resolver ~ " names it)."]) -%}
     {%- endif -%}
@@ -199,16 +195,8 @@ where __cdc_is_erased or __cdc_is_named
     {%- set mixed = run_query("select count(*) from " ~ events.relation ~ " where __cdc_is_mixed").rows[0][0] -%}
     {%- if mixed -%}
         {%- set events = " event stands" if mixed == 1 else " events stand" -%}
-        {%- do cdc._refuse_part(d, [mixed ~ events ~ " at a position of a key that both a row to be erased and another one have: no"
-            ~ " list could tell whose it is. Erase the other row as well; `dbt-spark-cdc explain` shows the rows of a key."]) -%}
-    {%- endif -%}
-{%- endmacro %}
-
-
-{% macro _refuse_part(d, problems) -%}
-    {%- if problems -%}
-        {%- do exceptions.raise_compiler_error("cdc: cdc_erase of " ~ d.table ~ ": nothing was written.\n  - "
-            ~ (problems | join("\n  - "))) -%}
+        {%- do cdc._refuse_operation("cdc_erase", d.table, [mixed ~ events ~ " at a position of a key that both a row to be"
+            ~ " erased and another one have: no list could tell whose it is. Erase the other row as well; `dbt-spark-cdc explain` shows the rows of a key."]) -%}
     {%- endif -%}
 {%- endmacro %}
 

@@ -5,10 +5,8 @@
     {%- set found = [] -%}
     {%- for key in keys or [] -%}
         {%- set values = [] -%}
-        {%- for column in d.columns if column.name in d.key_columns -%}
-            {%- do values.append("cast(" ~ cdc._literal(key[column.name] if key is mapping else key) ~ " as " ~ column.type
-                ~ ") as "
-                ~ cdc._quoted(column.name)) -%}
+        {%- for column, value in cdc._key_literals(d, key).items() -%}
+            {%- do values.append(value ~ " as " ~ cdc._quoted(column)) -%}
         {%- endfor -%}
         {%- do found.append("select " ~ cdc._column_list(d.key_columns) ~ " from (select " ~ (values | join(", "))
             ~ ") as given_key") -%}
@@ -28,6 +26,17 @@
     {%- endif -%}
     {{ return("select distinct " ~ columns ~ " from (" ~ (found | join(" union all ")
         or "select " ~ columns ~ " from " ~ cdc._named_rows(subject) ~ " where false") ~ ") as found_keys") }}
+{%- endmacro %}
+
+
+{#- The columns of a key as an operation names it, each with its value in its type. -#}
+{% macro _key_literals(d, key) -%}
+    {%- set values = {} -%}
+    {%- for column in d.columns if column.name in d.key_columns -%}
+        {%- set value = cdc._literal(key[column.name] if key is mapping else key) -%}
+        {%- do values.update({column.name: "cast(" ~ value ~ " as " ~ column.type ~ ")"}) -%}
+    {%- endfor -%}
+    {{ return(values) }}
 {%- endmacro %}
 
 

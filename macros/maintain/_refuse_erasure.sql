@@ -44,10 +44,7 @@
     {%- if keys is not none and not problems -%}{%- do problems.extend(cdc._key_list_problems(d, keys)) -%}{%- endif -%}
     {%- if where is not none and not problems -%}{%- do problems.extend(cdc._condition_problems(subject, where,
         everything)) -%}{%- endif -%}
-    {%- if problems -%}
-        {%- do exceptions.raise_compiler_error("cdc: cdc_erase of " ~ subject.named.name ~ ": nothing was written.\n  - "
-            ~ (problems | join("\n  - "))) -%}
-    {%- endif -%}
+    {%- do cdc._refuse_operation("cdc_erase", subject.named.name, problems) -%}
 {%- endmacro %}
 
 

@@ -31,10 +31,7 @@
     {%- elif by == "_ts" and not run_query("select try_cast(" ~ cdc._literal(since) ~ " as timestamp) is not null").rows[0][0] -%}
         {%- do problems.append("`since: " ~ since ~ "` is no time.") -%}
     {%- endif -%}
-    {%- if problems -%}
-        {%- do exceptions.raise_compiler_error("cdc: cdc_allow_return of " ~ table ~ ": nothing was written.\n  - "
-            ~ (problems | join("\n  - "))) -%}
-    {%- endif -%}
+    {%- do cdc._refuse_operation("cdc_allow_return", table, problems) -%}
     {%- set list = cdc._erasures_of(d) -%}
     {%- set hashes = "select " ~ cdc._row_key_hash(d) ~ " as key_hash from (" ~ cdc._erased_keys(subject, none, keys, 0, false)
         ~ ") as returning" -%}

@@ -31,8 +31,7 @@
     {%- endif -%}
     {%- if problems -%}
         {%- do cdc._drop_steps() -%}
-        {%- do exceptions.raise_compiler_error("cdc: cdc_amend of " ~ subject.named.name ~ ": nothing was written.\n  - "
-            ~ (problems | join("\n  - "))) -%}
+        {%- do cdc._refuse_operation("cdc_amend", subject.named.name, problems) -%}
     {%- endif -%}
     {%- set amendments = cdc._amendments_of(d) -%}
     {%- set unknown = " from " ~ step.relation ~ " as amended" ~ (" left anti join " ~ amendments ~ " as recorded on "

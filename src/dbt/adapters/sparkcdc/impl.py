@@ -829,10 +829,12 @@ class SparkCdcAdapter(SparkAdapter):
         Returns:
             What the macro returned.
         """
-        with self.asking:
-            if name not in self.answers:
-                self.answers[name] = ask(*arguments)
-            return self.answers[name]
+        # What is answered is not waited for: the first one may be running a query.
+        if name not in self.answers:
+            with self.asking:
+                if name not in self.answers:
+                    self.answers[name] = ask(*arguments)
+        return self.answers[name]
 
     @available.parse_none
     def rows_if_it_can(self, sql: str) -> list[tuple[Any, ...]] | None:

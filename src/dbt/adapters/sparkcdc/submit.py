@@ -23,19 +23,19 @@ def submitted(settings: Mapping[str, str]) -> Iterator[Path]:
     Yields:
         The file, which its owner alone can read.
     """
-    before = os.environ.get(ARGUMENTS)
+    before = os.environ.get(ARGUMENTS) or DEFAULT
     handle, name = tempfile.mkstemp(prefix="dbt-spark-cdc-", suffix=".properties")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(as_properties(settings))
         ours = ["--load-spark-defaults", "--properties-file", name]
-        os.environ[ARGUMENTS] = f"{shlex.join(ours)} {before or DEFAULT}"
+        os.environ[ARGUMENTS] = f"{shlex.join(ours)} {before}"
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
         # Never removed: dbt reads the whole environment in other threads meanwhile, and a variable
         # that vanishes under `os.environ.items()` is a KeyError there.
-        os.environ[ARGUMENTS] = before or DEFAULT
+        os.environ[ARGUMENTS] = before
 
 
 def as_properties(settings: Mapping[str, str]) -> str:

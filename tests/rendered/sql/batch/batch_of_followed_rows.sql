@@ -164,7 +164,7 @@ numbered_events as (
         row_number() over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _ordinal,
         count_if(_is_start) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _version,
         _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by `_entity_id`), false) as _is_late,
-        _is_new and coalesce(_seq = __cdc_previous._seq, false) or _is_new and coalesce(_seq = __cdc_next_seq, false) as _is_tied,
+        _is_new and (coalesce(_seq = __cdc_previous._seq, false) or coalesce(_seq = __cdc_next_seq, false)) as _is_tied,
         last_value(if(_is_birth, _ts, null), true)
             over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
