@@ -15,15 +15,16 @@ from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import consumers, correctness, decoding, merges, modes, schedule
+from bench.workloads import consumers, correctness, decoding, erasures, merges, modes, schedule
 
 RESULTS = ROOT / "bench" / "results"
-# Runs of all workloads that are kept: the file of results and the page. `medium` has its own, for
-# it leaves out what the page of the others is about, decoding for one.
+# Runs that are kept: the file of results and the page. Scales that leave out workloads have their
+# own.
 KEPT = {
     "small": ("latest.json", "benchmarks"),
     "full": ("latest.json", "benchmarks"),
     "medium": ("medium.json", "benchmarks_medium"),
+    "lake": ("lake.json", "benchmarks_lake"),
 }
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
@@ -32,6 +33,7 @@ FAMILIES = {
     "schedule": (schedule.NAMES, schedule.run),
     "consumers": (consumers.NAMES, consumers.run),
     "modes": (modes.NAMES, modes.run),
+    "erasures": (erasures.NAMES, erasures.run),
 }
 
 
@@ -52,8 +54,8 @@ def main(
 ) -> None:
     """Measures this package beside its peers, all in this one process.
 
-    A run of all workloads writes bench/results/latest.json and docs/benchmarks.*, those of the
-    scale medium medium.json and benchmarks_medium.*. Both write the tables of docs/scale.md. With
+    A run of all workloads writes bench/results/latest.json and docs/benchmarks.*; those of the
+    scales medium and lake have names of their own. They write the tables of docs/scale.md. With
     --only the results are printed and go to --output alone.
     """
     sizes = scale_of(scale, changed)

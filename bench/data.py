@@ -68,19 +68,20 @@ class Changes:
     recent: bool = False
 
 
-def first_load(spark: SparkSession, table: Table, folder: Path) -> Path:
+def first_load(spark: SparkSession, table: Table, folder: Path, files: int | None = None) -> Path:
     """Writes the events of the first load: one insert a row.
 
     Args:
         spark: A session.
         table: The table.
         folder: Where change files go, beside the raw log that Spark reads.
+        files: How many files the raw log gets, in the order of positions; None is as Spark likes.
 
     Returns:
         Folder of Parquet files with these events.
     """
     events = spark.range(0, table.rows).selectExpr("2 * id as id", "'I' as flag", "id as seq")
-    return _arrive(spark, table, events, folder)
+    return _arrive(spark, table, events, folder, files)
 
 
 def next_batch(spark: SparkSession, table: Table, changes: Changes, folder: Path) -> Path:
@@ -161,7 +162,9 @@ def hard_batch(spark: SparkSession, table: Table, folder: Path) -> Path:
     return _arrive(spark, table, events, folder)
 
 
-def _arrive(spark: SparkSession, table: Table, given: DataFrame, folder: Path) -> Path:
+def _arrive(
+    spark: SparkSession, table: Table, given: DataFrame, folder: Path, files: int | None = None
+) -> Path:
     table.batch += 1
     second, micro = f"(seq div {BATCH_POSITIONS}L)", f"(seq % {BATCH_POSITIONS}L)"
     events = given.selectExpr("*", "xxhash64(id, seq) as value").selectExpr(
@@ -179,7 +182,10 @@ def _arrive(spark: SparkSession, table: Table, given: DataFrame, folder: Path) -
         events = events.coalesce(1)
     target = folder / table.name / f"{table.batch:04}"
     events.write.parquet(str(target), mode="overwrite")
-    spark.read.parquet(str(target)).write.format("delta").mode("append").saveAsTable(table.raw)
+    arrived = spark.read.parquet(str(target))
+    if files:
+        arrived = arrived.repartitionByRange(files, "seq")
+    arrived.write.format("delta").mode("append").saveAsTable(table.raw)
     return target
 
 

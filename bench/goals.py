@@ -24,7 +24,7 @@ class Goal:
         ours: Our column.
         peer: The peer's column, for a ratio of seconds; empty for a number that stands alone.
         base: Row of our own seconds, for a ratio to them.
-        unit: What is counted: the ratio, `s`, `statements` or `GiB`.
+        unit: What is counted: the ratio, `s`, `statements`, `files` or `GiB`.
     """
 
     what: str
@@ -50,6 +50,9 @@ class Goal:
             details = metadata["details"].get(self.row, {}).get(self.ours, {})
             counts = details.get("statements") or {}
             return float(sum(counts.values())) if counts else None
+        if self.unit == "files":
+            details = metadata["details"].get(self.row, {}).get(self.ours, {})
+            return details.get("files_rewritten_without_the_person")
         if self.unit == "s":
             return row.get(self.ours)
         other = seconds.get(self.base, {}).get(self.ours) if self.base else row.get(self.peer)
@@ -74,6 +77,24 @@ GOALS = (
         1.3,
         base="W9 1,000,000 rows",
     ),
+    *(
+        Goal(
+            f"{what}, Iceberg to Delta, merge-on-read",
+            f"W10 {kind}, batch {number}",
+            1.5,
+            ours="iceberg_mor",
+            peer="delta_mor",
+        )
+        for what, kind in (("W1", "anywhere"), ("W2", "newest"))
+        for number in (1, 10, 100)
+    ),
+    Goal(
+        "files rewritten that do not hold the erased person",
+        "W11 5,000,000 rows",
+        0,
+        ours="cdc_history",
+        unit="files",
+    ),
     Goal("peak memory of Java", "", 6.0, unit="GiB"),
 )
 
@@ -87,7 +108,11 @@ def table_of(seconds: Seconds, metadata: Mapping[str, Any]) -> Iterable[str]:
     """
     yield "| | to | goal | measured | |"
     yield "|---|---|---|---|---|"
+    chosen = metadata.get("sizes", {}).get("workloads") or ()
     for goal in GOALS:
+        # What a scale leaves out is no goal of it.
+        if chosen and goal.row and goal.row.split()[0] not in chosen:
+            continue
         measured = goal.measured(seconds, metadata)
         shown = "" if measured is None else _number(measured, goal)
         # A wrong table meets no goal.
@@ -103,6 +128,6 @@ def table_of(seconds: Seconds, metadata: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _number(value: float, goal: Goal) -> str:
-    if goal.unit == "statements":
+    if goal.unit in ("statements", "files"):
         return f"{value:.0f}"
     return f"{value:.2f}" if goal.unit == "ratio" else f"{value:.1f} {goal.unit}"

@@ -29,6 +29,8 @@ COLORS = {
     "spark_merge": "#b5b5b5",
     "spark_replace": "#cfcfcf",
     "spark_write": "#9e9e9e",
+    "spark_changes": "#9e9e9e",
+    "spark_delete": "#9e9e9e",
     "spark_from_json": "#9e9e9e",
     "delta_cow": "#0b6e4f",
     "delta_mor": "#7bc8a4",
@@ -93,6 +95,7 @@ def _page(
     lines += ["", "## Goals", "", *goals.table_of(seconds, metadata)]
     lines += ["", "## Ratios", "", *_ratios(seconds)]
     lines += ["", *_flatness(seconds), *_files(details)]
+    lines += [*_erasures(details)]
     lines += ["", "## SQL statements of a batch", "", *_statements(details)]
     if plain.keys() != seconds.keys():
         lines += ["", "## Decoding", "", *_decoding(details, seconds, metadata["cores"])]
@@ -173,6 +176,24 @@ def _files(details: Mapping[str, Any]) -> Iterable[str]:
                     f"- {workload}: the tables of {system} lay in {counts[0]} files after the first"
                     f" batch, in {max(counts)} at most, and in {counts[-1]} after the last."
                 )
+
+
+def _erasures(details: Mapping[str, Any]) -> Iterable[str]:
+    """How many files of each table an erasure has written again."""
+    rows = [
+        row["cdc_history"]
+        for row in details.values()
+        if "files_rewritten" in row.get("cdc_history", {})
+    ]
+    if not rows:
+        return
+    yield from ("", "## Files that an erasure writes again", "")
+    yield "| table | files | that hold the person | written again |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        for name, files in row["files_of"].items():
+            holding, rewritten = row["files_with_the_person"][name], row["files_rewritten"][name]
+            yield f"| {name} | {files} | {holding} | {rewritten} |"
 
 
 def _decoding(

@@ -26,6 +26,8 @@ SYSTEMS = (
     "spark_merge",
     "spark_replace",
     "spark_write",
+    "spark_changes",
+    "spark_delete",
     "spark_from_json",
     "delta_cow",
     "delta_mor",

@@ -34,6 +34,7 @@ class Scale:
         consumer_sizes: Rows of the tables whose changes W9's consumer reads.
         mode_rows: Rows of W10's tables.
         mode_batches: Batches after which W10's tables are read.
+        erasure_rows: Rows of W11's table.
         messages: Events of each format in the decoding workloads.
         decode_repeats: Times that each format is decoded.
         rebuilds: Whether W7 rebuilds the table as well; 0 or 1.
@@ -61,6 +62,7 @@ class Scale:
     consumer_sizes: tuple[int, ...] = (100_000, 1_000_000)
     mode_rows: int = 1_000_000
     mode_batches: tuple[int, ...] = (1, 10, 30)
+    erasure_rows: int = 1_000_000
     messages: int = 300_000
     decode_repeats: int = 3
     rebuilds: int = 1
@@ -91,6 +93,7 @@ SCALES = {
         consumer_sizes=(1_000_000, 20_000_000),
         mode_rows=20_000_000,
         mode_batches=(1, 10, 100),
+        erasure_rows=5_000_000,
         messages=2_000_000,
     ),
     # The sizes of the goals, in an hour on two cores: the peers that the goals name, few repeats,
@@ -105,9 +108,8 @@ SCALES = {
         many_changes=10,
         # The single table and the first load of all have warmed up Java.
         schedule_warm_up=0,
-        consumer_sizes=(1_000_000, 20_000_000),
         rebuilds=0,
-        workloads=("W1", "W2", "W3", "W7", "W8", "W9"),
+        workloads=("W1", "W2", "W3", "W7", "W8"),
         systems=(
             "cdc",
             "cdc_history",
@@ -118,6 +120,14 @@ SCALES = {
             "spark_replace",
             "spark_write",
         ),
+    ),
+    # Changes out, table formats in either write mode while they age, and erasure, in an hour.
+    "lake": Scale(
+        repeats=2,
+        consumer_sizes=(1_000_000, 20_000_000),
+        mode_batches=(1, 10, 100),
+        erasure_rows=5_000_000,
+        workloads=("W9", "W10", "W11"),
     ),
     # For trying out the bench itself.
     "tiny": Scale(
@@ -135,6 +145,7 @@ SCALES = {
         consumer_sizes=(2_000, 10_000),
         mode_rows=2_000,
         mode_batches=(1, 3),
+        erasure_rows=2_000,
         messages=500,
         decode_repeats=1,
     ),

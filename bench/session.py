@@ -18,7 +18,8 @@ from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.session import open_session
-from dbt.cli.main import dbtRunner
+from dbt.cli.main import dbtRunner, dbtRunnerResult
+from dbt.contracts.graph.manifest import Manifest
 from dbt_common.events.contextvars import get_node_info
 
 from bench.data import SCHEMA
@@ -120,6 +121,7 @@ class Project:
         files: Content by path.
         installs: Whether it installs the package.
         iceberg: Whether it has tables of Iceberg.
+        stays_parsed: Whether dbt reads the files once and not for each command.
     """
 
     name: str
@@ -128,7 +130,9 @@ class Project:
     files: Mapping[str, str]
     installs: bool
     iceberg: bool = False
+    stays_parsed: bool = False
     _written: bool = field(default=False, init=False)
+    _manifest: Manifest | None = field(default=None, init=False)
 
     def write(self) -> None:
         """Writes the project and installs its package."""
@@ -172,17 +176,15 @@ class Project:
         """
         if not self._written and command != "deps":
             self.write()
+        if self.stays_parsed and self._manifest is None and command != "deps":
+            parsed = self._invoke("parse").result
+            assert isinstance(parsed, Manifest)
+            self._manifest = parsed
         began = time.perf_counter()
-        ran = dbtRunner().invoke(
-            [
-                *("--log-level", "none", "--log-level-file", "none", "--no-version-check"),
-                command,
-                *("--project-dir", str(self.folder), "--profiles-dir", str(self.folder)),
-                *arguments,
-            ]
-        )
+        ran = self._invoke(command, *arguments)
         wall = time.perf_counter() - began
-        results = list(getattr(ran.result, "results", []))
+        # The result of an operation has no node.
+        results = [] if command == "run-operation" else list(getattr(ran.result, "results", []))
         failed = [f"{r.node.name}: {r.message}" for r in results if str(r.status) in FAILED]
         if ran.exception or failed or not ran.success:
             raise RuntimeError(f"dbt {command} of {self.name} failed: {ran.exception or failed}")
@@ -192,6 +194,16 @@ class Project:
             if result.node.resource_type in ("model", "snapshot")
         }
         return Timing(sum(nodes.values()), wall, nodes)
+
+    def _invoke(self, command: str, *arguments: str) -> dbtRunnerResult:
+        return dbtRunner(manifest=self._manifest).invoke(
+            [
+                *("--log-level", "none", "--log-level-file", "none", "--no-version-check"),
+                command,
+                *("--project-dir", str(self.folder), "--profiles-dir", str(self.folder)),
+                *arguments,
+            ]
+        )
 
 
 @dataclass

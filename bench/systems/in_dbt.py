@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -164,6 +165,11 @@ class Cdc(_InDbt):
     def current(self, table: Table) -> DataFrame:
         rows = self.workshop.spark.table(f"{self.catalog}{self.project.name}.{table.name}")
         return rows if self.history else rows.where("_cdc_deleted_at is null")
+
+    def erase(self, table: Table, key: int) -> None:
+        """Erases a key from everything that is built from a table's events."""
+        args = {"table": table.name, "keys": [key], "dry_run": False}
+        self.project.dbt("run-operation", "cdc_erase", "--args", json.dumps(args))
 
     def versions(self, table: Table) -> DataFrame:
         """Returns the versions of a history, as key and position."""

@@ -44,6 +44,8 @@ def _measure(
     workshop: Workshop, scale: Scale, table: Table, kind: str, changes: Changes, results: Results
 ) -> None:
     systems = [Cdc(workshop, [table], history=False, way=way) for way in WAYS]
+    for system in systems:
+        system.project.stays_parsed = True
     names: list[str] = []
 
     def add(name: str, system: Cdc, timings: list[Timing]) -> None:

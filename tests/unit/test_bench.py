@@ -96,21 +96,25 @@ def test_a_goal_is_met_missed_or_not_measured() -> None:
         assert line in lines
 
 
-def test_the_goals_are_rows_of_the_scale_medium() -> None:
-    scale = SCALES["medium"]
+def test_the_goals_are_rows_of_the_scales_that_are_kept() -> None:
+    scale, lake = SCALES["medium"], SCALES["lake"]
     assert scale.main_tables == (5_000_000, 20_000_000)
     assert (scale.small_tables, scale.large_tables, scale.many_changes) == (65, 0, 10)
     assert scale.single_rows == 2_000
     rows = {f"{w} {rows:,} rows" for w in ("W1", "W2") for rows in scale.main_tables}
-    rows |= {f"W9 {rows:,} rows" for rows in scale.consumer_sizes[1:]}
+    rows |= {f"W9 {rows:,} rows" for rows in lake.consumer_sizes[1:]}
     rows |= {goals.SINGLE, goals.MANY, goals.IDLE, ""}
+    rows |= {f"W11 {lake.erasure_rows:,} rows"}
+    kinds = ("anywhere", "newest")
+    rows |= {f"W10 {kind}, batch {n}" for kind in kinds for n in lake.mode_batches}
     assert {goal.row for goal in goals.GOALS} == rows
     assert all(
-        goal.base in {f"W9 {rows:,} rows" for rows in scale.consumer_sizes}
+        goal.base in {f"W9 {rows:,} rows" for rows in lake.consumer_sizes}
         for goal in goals.GOALS
         if goal.base
     )
-    assert all(scale.measures(goal.peer) for goal in goals.GOALS if goal.peer)
+    peers = {goal.peer for goal in goals.GOALS if goal.row.split(" ")[0] in scale.workloads}
+    assert all(scale.measures(peer) for peer in peers if peer)
 
 
 def test_statements_are_counted_by_node() -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from dbt.adapters.sparkcdc import avro_file, erasure, iceberg, iceberg_erasure
 
-from tests.functional.history import test_erase
+from tests.functional.history import iceberg_files, test_erase
 from tests.functional.history.tables import histories
 
 CATALOG = "ice"
@@ -175,17 +175,9 @@ def test_deletes_by_key_are_applied(spark: Any, folder: Path) -> None:
     )
     spark.sql(f"insert into {name} select id, 'nobody@example.com' from range(100, 110)")
     spark.sql(f"insert into {name} values (7, 'seven@example.com'), (8, 'eight@example.com')")
-    table, where = iceberg.load(spark, name), folder / "by_key"
-    field = int(table.schema().findField("email").fieldId())
-    column = pa.field("email", pa.string(), metadata={"PARQUET:field_id": str(field)})
-    file = where / "data" / "by-key.parquet"
-    pq.write_table(pa.table([["seven@example.com"]], pa.schema([column])), file)
-    ids = spark.sparkContext._gateway.new_array(spark._jvm.int, 1)
-    ids[0] = field
-    builder = getattr(spark._jvm, "org.apache.iceberg.FileMetadata").deleteFileBuilder(table.spec())
-    builder.ofEqualityDeletes(ids).withPath(str(file)).withFormat("parquet")
-    builder.withFileSizeInBytes(file.stat().st_size).withRecordCount(1)
-    table.newRowDelta().addDeletes(builder.build()).commit()
+    where = folder / "by_key"
+    keys = pa.table({"email": ["seven@example.com"]})
+    iceberg_files.commit(spark, name, where, deleted_keys=keys)
     assert spark.sql(f"select count(*) from {name} where id < 10").first()[0] == 1
     iceberg_erasure.purge(spark, spark.sql, name)
     iceberg_erasure.forget_past(spark, name, "{}")

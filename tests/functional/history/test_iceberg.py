@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
+from tests.functional.history import iceberg_files
 from tests.functional.history import test_one_answer as one_answer
 from tests.functional.history import test_round_trip as round_trip
 from tests.functional.history.tables import FINAL, append, histories, rows
@@ -349,6 +352,28 @@ class TestWhatPeopleDo:
         _, said = run_dbt_and_capture(erase)
         assert "1 key would be erased" in said
 
+    def test_amendments(self, lake: Lake) -> None:
+        lake.arrive((1, "U", 21, "x"), (5, "U", 25, "x"), (7, "U", 27, "y"))
+        lake.build()
+        for table in ("items", "alone"):
+            for change in ({"set": {"size": "size + 100"}}, {"delete": True}):
+                where = f"note = '{'x' if 'set' in change else 'y'}'"
+                # What waits for a build is applied before the next condition is asked.
+                lake.build()
+                self.amend(table=table, where=where, **change)
+        lake.build()
+        for key in (1, 5):
+            lake.rows[key] = (lake.rows[key][0] + 100, lake.rows[key][1])
+        del lake.rows[7]
+        lake.check()
+        for table in ("items_history", "alone"):
+            lake.build("--full-refresh", "--select", table)
+        lake.build()
+        lake.check()
+
+    def amend(self, **args: Any) -> None:
+        run_dbt(["run-operation", "cdc_amend", "--args", json.dumps(args | {"dry_run": False})])
+
     def test_a_table_in_the_other_format(self, lake: Lake) -> None:
         root = lake.project.project_root
         write_file(
@@ -524,6 +549,12 @@ MODES = {
     "vectors": "tblproperties={'format-version': '3', 'write.delete.mode': 'merge-on-read',"
     " 'write.update.mode': 'merge-on-read', 'write.merge.mode': 'merge-on-read'}",
 }
+# A table of another writer.
+FLINK = """
+{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id'],
+    file_format='iceberg', tblproperties={'format-version': '2'}) }}
+select 0 as id, 0 as data where false
+"""
 # What Iceberg has not, or has in another way.
 OTHERWISE = {
     "optimize": "call {c}.system.rewrite_data_files(table => '{n}', options => map("
@@ -554,6 +585,8 @@ class TestChangesOfIceberg:
             for old, new in (("name: things", "name: rows"), ("name: out", f"name: {name}_out")):
                 source = source.replace(old, new, 1)
             models["sources.yml"] += source.replace("things_feed", f"{name}_feed")
+        models["flink.sql"] = FLINK
+        models["flink_feed.sql"] = round_trip.FEED.replace("'things'", "'flink'")
         return models
 
     @pytest.fixture(scope="class")
@@ -603,6 +636,51 @@ class TestChangesOfIceberg:
             assert rows(project, unpaired) == [], name
         outcome = {r.node.name: r.message for r in run_dbt(["run", "--select", "things_feed"])}
         assert outcome["things_feed"] == "nothing new"
+
+    @pytest.mark.usefixtures("package")
+    def test_article_004(self, project: Any, spark: Any, warehouse: Path) -> None:
+        """Rows of the same commit are deleted by position, and rows of earlier ones by key."""
+        run_dbt(["run", "--select", "flink", "flink_feed"])
+        name = f"{CATALOG}.{project.test_schema}.flink"
+        folder = warehouse.with_name("iceberg") / project.test_schema / "flink"
+
+        def told(*keys: int) -> pa.Table:
+            found = {"id": keys, "data": [key % 10 for key in keys]}
+            return pa.table({k: pa.array(v, pa.int32()) for k, v in found.items()})
+
+        iceberg_files.commit(spark, name, folder, rows=told(12, 13, 14))
+        run_dbt(["run", "--select", "flink_feed"])
+        iceberg_files.commit(
+            spark,
+            name,
+            folder,
+            rows=told(15),
+            deleted_places=[0],
+            deleted_keys=told(15, 14).select(["id"]),
+        )
+        # A row that is inserted, deleted and inserted by one commit: both deletes, one row left.
+        iceberg_files.commit(
+            spark,
+            name,
+            folder,
+            rows=told(17, 17),
+            deleted_places=[0],
+            deleted_keys=told(17).select(["id"]),
+        )
+        run_dbt(["run", "--select", "flink_feed"])
+        assert rows(project, f"select id, data from {name} order by id") == [
+            (12, 2),
+            (13, 3),
+            (17, 7),
+        ]
+        feed = "select _row_kind, id, data from {s}.flink_feed order by _commit_version, id"
+        assert rows(project, feed) == [
+            ("+I", 12, 2),
+            ("+I", 13, 3),
+            ("+I", 14, 4),
+            ("-D", 14, 4),
+            ("+I", 17, 7),
+        ]
 
     def refusal(self, model: str, *more: str) -> str:
         results = run_dbt(["run", "--select", model, *more], expect_pass=False)

@@ -153,11 +153,26 @@ class TestPlainParquet:
         self.check(project)
         assert files
 
+    def test_amendments(self, project: Any, spark: Any, package: None) -> None:
+        self.build(project, spark, 6, (5, 1, "I", "a", "x", 1), (6, 1, "I", "b", "x", 1))
+        for table, args in (
+            ("by_region", {"where": "region = 'a'", "set": {"region": "'moved'"}}),
+            ("whole", {"where": "region = 'b'", "delete": True}),
+        ):
+            given = json.dumps(args | {"table": table, "dry_run": False})
+            run_dbt(["run-operation", "cdc_amend", "--args", given])
+            self.build(project, spark, 6)
+            self.check(project)
+        found = rows(project, "select id, region from {s}.whole where id in (5, 6)")
+        assert found == [(5, "moved")]
+        run_dbt(["build", "--full-refresh"])
+        self.check(project)
+
     def test_columns(self, project: Any, spark: Any, package: None) -> None:
         write_file(
             SOURCES.format(size="int", more=MORE), project.project_root, "models", "sources.yml"
         )
-        self.build(project, spark, 6, (1, 20, "I", "a", "again", 1))
+        self.build(project, spark, 7, (1, 20, "I", "a", "again", 1))
         self.check(project, ", extra")
         write_file(
             SOURCES.format(size="bigint", more=MORE), project.project_root, "models", "sources.yml"
@@ -169,7 +184,7 @@ class TestPlainParquet:
             assert f"dbt build --full-refresh --select {table}" in messages[table]
         run_dbt(["build", "--full-refresh", "--select", *TABLES])
         self.check(project, ", extra")
-        self.build(project, spark, 7, (1, 21, "U", "b", "big", 2))
+        self.build(project, spark, 8, (1, 21, "U", "b", "big", 2))
         self.check(project, ", extra")
 
     def test_a_history_that_went_back(self, project: Any, spark: Any, package: None) -> None:
@@ -181,7 +196,7 @@ class TestPlainParquet:
         self.check(project, ", extra")
         run_dbt(["run-operation", "cdc_optimize"])
         run_dbt(["run-operation", "cdc_vacuum"])
-        self.build(project, spark, 8)
+        self.build(project, spark, 9)
         self.check(project, ", extra")
 
     def test_status(self, project: Any, package: None) -> None:

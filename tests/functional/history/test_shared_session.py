@@ -134,6 +134,24 @@ class TestSharedSession:
             run_dbt(["build"])
         assert lost.is_set()
         self.check(project)
+        self.amend(project)
+
+    def amend(self, project: Any) -> None:
+        """A key leaves a table with a history and one without, and stays away in a rebuild."""
+        for table in (TABLES[0], WITHOUT_HISTORY[0]):
+            for args in (
+                {"where": "id = 3", "set": {"a": "'amended'"}},
+                {"where": "id = 4", "delete": True},
+            ):
+                given = json.dumps(args | {"table": table, "dry_run": False})
+                run_dbt(["run-operation", "cdc_amend", "--args", given])
+                run_dbt(["build", "--select", f"+{table}"])
+        for options in ([], ["--full-refresh"]):
+            run_dbt(["build", *options])
+            for table in (TABLES[0], WITHOUT_HISTORY[0]):
+                living = " where _cdc_deleted_at is null" if table in WITHOUT_HISTORY else ""
+                found = rows(project, f"select id, a from {{s}}.{table}{living} order by id")
+                assert found == [(1, f"{table} b"), (3, "amended")], (table, options)
 
     @contextmanager
     def void_checkpoint_lost_once(self, table: str) -> Iterator[Event]:
