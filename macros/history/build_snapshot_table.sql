@@ -22,9 +22,11 @@ where dbt_scd_id is not null
 -#}
 {% macro _first_window(spec, node) -%}
     {%- if cdc._reads_a_part() -%}
-        {{ return({"read_to": none}) }}
+        {{ return({"read_to": none, "goes_on": false}) }}
     {%- endif -%}
-    {%- set window = cdc._read_window(spec, {}, node) -%}
+    {%- set is_first = node.config.materialized in ["incremental", "snapshot"] and load_relation(spec.relation) is none -%}
+    {%- set window = cdc._read_window(spec, {}, node, is_first) -%}
+    {%- do cdc._begin_load(spec, window) -%}
     {%- set run = {"run": cdc._run_record(spec, {"read": window.raw_rows, "watermark_after": window.read_to})}
         if spec.declaration and not spec.follows else {} -%}
     {%- do cdc._set_checkpoint(spec.relation, dict(window.position, **run), cdc._creation()) -%}

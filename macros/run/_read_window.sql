@@ -1,11 +1,12 @@
 {#-
     What a run reads: from where to where in the ingestion sequence (`read_from`, `read_to`), which amendments beside that
     (`amended`), how many raw rows that is (`raw_rows`; none where nobody knows), whether these are few, whether there is nothing new, and the checkpoint to write (`position`), which
-    keeps the input fingerprint of before the events were read. What an `arrival_overlap` covers is read again where a row has come
+    keeps the input fingerprint of before the events were read. Of many rows only the first part is read (`goes_on`), so that what is
+    committed stays committed if the load dies: see `_first_part`. What an `arrival_overlap` covers is read again where a row has come
     into it since. Everything is read again where the checkpoint speaks of another raw table or another `arrival`: events that are known
     change nothing. Refuses bad events, and batches out of order, where that is declared.
 -#}
-{% macro _read_window(spec, checkpoint, node) -%}
+{% macro _read_window(spec, checkpoint, node, is_first=false) -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
@@ -19,7 +20,7 @@
     {%- set overlap = d.arrival_overlap if d else 0 -%}
     {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
     {%- set read_from = last - overlap if last is not none else none -%}
-    {%- set found = cdc._new_data(spec, read_from, checkpoint.get("raw_version")) -%}
+    {%- set found = cdc._new_data(spec, read_from, checkpoint.get("raw_version"), checkpoint.get("part")) -%}
     {%- set read_to = found.read_to if found.read_to is not none else last -%}
     {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
     {%- if d and last is not none and not is_behind and (found.read_to is none or found.read_to < last) -%}
@@ -30,7 +31,15 @@
     {%- do position.update(amendments.position) -%}
     {%- set nothing_new = last is not none and read_to is not none and read_to <= last and not is_behind and not amendments.range
         and (overlap == 0 or found.raw_rows == checkpoint.get("overlapping")) -%}
+    {%- set reads_parts = found.raw_rows is not none and not nothing_new and not is_behind and not amendments.range
+        and (is_first or read_from is not none) -%}
+    {%- set part = cdc._first_part(spec, d, read_from, read_to, found.raw_rows) if reads_parts else none -%}
+    {%- set read_to = part.read_to if part else read_to -%}
     {%- if read_to is not none -%}{%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}{%- endif -%}
+    {%- if part -%}
+        {#- The input fingerprint says that all of it was read. -#}
+        {%- do position.update({"part": true, "fingerprint": none}) -%}
+    {%- endif -%}
     {%- if not nothing_new -%}
         {%- if spec.declaration and spec.declaration.on_bad_event == "fail" -%}
             {%- do cdc._refuse_bad_events(spec, read_from) -%}
@@ -42,6 +51,8 @@
         {%- endif -%}
     {%- endif -%}
     {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
+    {%- set raw_rows = part.raw_rows if part else raw_rows -%}
+    {%- set earlier = checkpoint.get("run") if checkpoint.get("part") else none -%}
     {%- if d and d.batch_order -%}
         {%- do position.update({"batch": checkpoint.get("batch") if nothing_new
             else cdc._refuse_batches(d, read_from, read_to, none if spec.rebuild else checkpoint.get("batch"))}) -%}
@@ -51,6 +62,9 @@
         "read_to": read_to,
         "amended": amendments.range,
         "raw_rows": raw_rows,
+        "goes_on": part is not none,
+        "rows_left": found.raw_rows,
+        "earlier": earlier.counters if earlier and earlier.id == invocation_id else none,
         "few": raw_rows is not none and raw_rows <= cdc._few_rows(),
         "nothing_new": nothing_new,
         "position": position,
@@ -124,13 +138,14 @@
     (`raw_rows`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of decoding. Rows that
     were appended with an arrival that was read already are read as well, where the log tells of them.
 -#}
-{% macro _new_data(spec, read_from, raw_version) -%}
+{% macro _new_data(spec, read_from, raw_version, is_part=false) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
         {%- set is_asked = read_from is not none and raw_version is not none -%}
         {%- set appended = cdc._appended(d, read_from, raw_version) if is_asked else none -%}
         {%- set is_behind = appended and appended[3] is not none and appended[3] <= read_from -%}
-        {%- if appended and not is_behind -%}
+        {#- Of a load that goes on in parts the log of later commits tells only what came behind it. -#}
+        {%- if appended and not is_behind and not is_part -%}
             {{ return({"read_from": read_from, "read_to": appended[0], "raw_rows": appended[1], "raw_version": appended[2]}) }}
         {%- endif -%}
         {%- set read_from = appended[3] - 1 if is_behind else read_from -%}

@@ -42,6 +42,7 @@ from dbt.adapters.sparkcdc.delta_log import (
     written_alone,
 )
 from dbt.adapters.sparkcdc.listing import list_tables, provider_of
+from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
 from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
@@ -436,6 +437,31 @@ class SparkCdcAdapter(SparkAdapter):
             return self.make_step(name, sql, few, interpreted)
         except DbtRuntimeError:
             return None
+
+    @available.parse_none
+    def rows_at_once(self) -> int | None:
+        """Returns how many raw rows one commit may hold; None where a load is one commit."""
+        return self.config.credentials.max_rows_per_commit or None
+
+    @available.parse_none
+    def begin_load(self, table: str, rows: int, left: int) -> None:
+        """Reports from now on how far a load is.
+
+        Args:
+            table: Its name in SQL.
+            rows: Raw rows of the part that begins.
+            left: Those that are not read yet, the part's included.
+        """
+        handle = self.connections.get_thread_connection().handle
+        if handle.load is None or handle.load.table != table:
+            handle.end_load()
+            handle.load = Load(handle.spark, table)
+        handle.load.begin_part(rows, left)
+
+    @available.parse_none
+    def end_load(self) -> None:
+        """Ends the report of a load."""
+        self.connections.get_thread_connection().handle.end_load()
 
     @available.parse_none
     def drop_steps(self) -> None:

@@ -1,0 +1,119 @@
+"""Loads that are committed in parts, and go on where a killed one ended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from dbt.adapters.sparkcdc import progress
+from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.tests.util import run_dbt
+
+from tests.functional.history.changes import WRITES, Changes, events_of
+from tests.functional.history.tables import rows
+from tests.functional.history.test_crash import PowerCut
+
+TABLES = ("changes_history", "alone_final")
+
+
+class TestInParts(Changes):
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
+        return dbt_profile_target | {"threads": 1, "max_rows_per_commit": 12}
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
+        return project_config_update | {"on-run-end": "{{ cdc.record_run(results) }}"}
+
+    @pytest.mark.usefixtures("changes")
+    def test_a_killed_load_goes_on(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        events = []
+        for batch in range(1, 9):
+            self.put(project, batch, events_of(batch))
+            events += events_of(batch)
+        for table in TABLES:
+            self.build_and_die(table, monkeypatch)
+        lines: list[str] = []
+        monkeypatch.setattr(progress, "_note", lines.append)
+        run_dbt(["build"])
+        self.check(project, events)
+        for table in TABLES:
+            read_to, are_parts = self.checkpoints(project, table)
+            assert read_to == sorted(set(read_to)), table
+            assert len(read_to) > 3 and read_to[-1] == 8
+            assert are_parts == [True] * (len(read_to) - 1) + [False]
+        # What was read before the power cuts was not read again.
+        read = "select table_name, events_read from {s}.cdc_runs order by watermark_after"
+        counted = rows(project, read)
+        assert sum(count for _, count in counted if count) < 2 * len(events)
+
+        # A part is a batch like any other, and the ledger counts all of a run.
+        new = [event for batch in range(9, 14) for event in events_of(batch)]
+        for batch in range(9, 14):
+            self.put(project, batch, events_of(batch))
+        run_dbt(["build"])
+        self.check(project, events + new)
+        ledger = """
+            select events_read, watermark_before, watermark_after from {s}.cdc_runs
+            where watermark_after = 13
+        """
+        assert rows(project, ledger) == [(len(new), 8, 13)] * 2
+        assert self.checkpoints(project, "changes_history")[0][-1] == 13
+
+        # Rows that come behind the part that was read are read, too.
+        self.put(project, 14, events_of(14))
+        self.put(project, 15, events_of(15) + events_of(16))
+        self.put(project, 17, events_of(17))
+        late = [event._replace(position=event.position + 1000) for event in events_of(18)]
+        execute = Cursor.execute
+
+        def arriving(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            execute(cursor, sql, bindings)
+            if WRITES.match(sql) and "changes_history`" in sql and late:
+                arrived, late[:] = list(late), []
+                new.extend(arrived)
+                self.put(project, 14, arrived)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", arriving)
+            run_dbt(["build"])
+        assert not late
+        new += [event for batch in range(14, 18) for event in events_of(batch)]
+        run_dbt(["build"])
+        self.check(project, events + new)
+
+        # A rebuild is one commit: readers see the old rows until all new ones are there.
+        run_dbt(["build", "--full-refresh"])
+        self.check(project, events + new)
+        assert not self.checkpoints(project, "alone_final")[1][-1]
+
+    def build_and_die(self, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Runs a build that ends after the second write of a table."""
+        execute = Cursor.execute
+        left = 2
+
+        def dying(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            nonlocal left
+            execute(cursor, sql, bindings)
+            if WRITES.match(sql) and f"{table}`" in sql.split("select")[0]:
+                left -= 1
+                if left == 0:
+                    raise PowerCut(sql)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", dying)
+            run_dbt(["build"], expect_pass=False)
+        assert left == 0, table
+
+    def checkpoints(self, project: Any, table: str) -> tuple[list[int], list[bool]]:
+        """Up to where each commit has read, and whether it was a part."""
+        query = f"describe history {{s}}.{table}"
+        noted = [row for row in rows(project, query)]
+        found = []
+        for row in reversed(noted):
+            text = next((v for v in row if isinstance(v, str) and v.startswith('{"')), "{}")
+            checkpoint = json.loads(text)
+            if checkpoint.get("read_to") is not None:
+                found.append(checkpoint)
+        return [c["read_to"] for c in found], [bool(c.get("part")) for c in found]
