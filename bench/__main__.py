@@ -15,7 +15,7 @@ from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import consumers, correctness, decoding, erasures, merges, modes, schedule
+from bench.workloads import consumers, correctness, decoding, erasures, keys, merges, modes, schedule
 
 RESULTS = ROOT / "bench" / "results"
 # Runs that are kept: the file of results and the page. Scales that leave out workloads have their
@@ -34,6 +34,7 @@ FAMILIES = {
     "consumers": (consumers.NAMES, consumers.run),
     "modes": (modes.NAMES, modes.run),
     "erasures": (erasures.NAMES, erasures.run),
+    "keys": (keys.NAMES, keys.run),
 }
 
 
