@@ -15,7 +15,16 @@ from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import consumers, correctness, decoding, erasures, keys, merges, modes, schedule
+from bench.workloads import (
+    consumers,
+    correctness,
+    decoding,
+    erasures,
+    keys,
+    merges,
+    modes,
+    schedule,
+)
 
 RESULTS = ROOT / "bench" / "results"
 # Runs that are kept: the file of results and the page. Scales that leave out workloads have their

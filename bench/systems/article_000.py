@@ -69,7 +69,9 @@ def _applied(frame: DataFrame) -> DataFrame:
         if not is_first:
             moved = F.when(F.col("changeType") == "update", F.col("id")).otherwise(F.col("old_id"))
             before = frame.withColumn("old_id", moved)
-        frame = before.withColumn("rank", F.row_number().over(window)).where("rank = 1").drop("rank")
+        frame = (
+            before.withColumn("rank", F.row_number().over(window)).where("rank = 1").drop("rank")
+        )
         done = frame.count() == before.count()
         is_first = False
     return frame

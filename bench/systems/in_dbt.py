@@ -216,7 +216,7 @@ class Exporting(Cdc):
 
 
 class Keyed:
-    """A table of this package whose rows move to other keys: staging view, resolver, history, final."""
+    """A table of this package whose rows move to other keys, with resolver and history."""
 
     name = "cdc_history"
 
@@ -249,7 +249,8 @@ class Keyed:
             ),
             "models/moved_keys.py": RESOLVED,
             "models/moved.sql": (
-                "{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}\n"
+                "{{ config(materialized='incremental', incremental_strategy='merge',"
+                " unique_key=['id']) }}\n"
                 "{{ cdc.current(ref('moved_history')) }}\n"
             ),
             "snapshots/histories.yml": as_yaml({"snapshots": [history]}),

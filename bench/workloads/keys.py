@@ -1,11 +1,11 @@
-"""W12: keys that change, a first build and a small batch after it, beside the loop of article 000."""
+"""W12: keys that change, a first build and small batches after it."""
 
 from __future__ import annotations
 
 from bench.data import SCHEMA, STRIDE
 from bench.results import Results
 from bench.scales import Scale
-from bench.session import Workshop
+from bench.session import Timing, Workshop
 from bench.systems.article_000 import Article000
 from bench.systems.base import drop_tables
 from bench.systems.in_dbt import Keyed
@@ -21,7 +21,9 @@ EVENTS = """
         case when n < {rows} then 'insert' else 'update' end as changeType,
         cast(n as string) as timestamp,
         array('id', 'name', 'city') as columnNames,
-        array(cast(2 * k + if(is_move, 1, 0) as string), concat('name ', n), concat('city ', k % 100)) as columnValues,
+        array(
+            cast(2 * k + if(is_move, 1, 0) as string), concat('name ', n), concat('city ', k % 100)
+        ) as columnValues,
         if(n < {rows}, null, array('id')) as oldKeyNames,
         if(n < {rows}, null, array(cast(2 * k as string))) as oldKeyValues,
         {batch}L as batch
@@ -38,7 +40,8 @@ LIVING = """
     select columnValues[0] as id, columnValues[1] as name, columnValues[2] as city
     from (
         select *, row_number() over (
-            partition by coalesce(oldKeyValues[0], columnValues[0]) order by cast(timestamp as bigint) desc
+            partition by coalesce(oldKeyValues[0], columnValues[0])
+            order by cast(timestamp as bigint) desc
         ) as latest
         from {raw}
     )
@@ -69,14 +72,14 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
 
     first, batch = f"W12 first build, {count:,} events", f"W12 batch of {scale.changes:,}"
     arrive(0, 0, count)
-    systems = [Keyed(workshop, RAW), Article000(workshop, raw)]
+    systems: list[Keyed | Article000] = [Keyed(workshop, RAW), Article000(workshop, raw)]
     for system in list(systems):
         try:
             results.add(first, system.name, [system.load()], rows=count)
         except Exception as exc:  # the other one goes on without it
             systems.remove(system)
             results.fail(first, system.name, exc)
-    timings: dict[str, list] = {system.name: [] for system in systems}
+    timings: dict[str, list[Timing]] = {system.name: [] for system in systems}
     for number in range(1 + scale.repeats):  # the first one warms up
         begin = count + number * scale.changes
         arrive(1 + number, begin, begin + scale.changes)

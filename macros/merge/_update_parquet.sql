@@ -76,6 +76,7 @@
         {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
         {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
     {%- elif "macro.cdc.current" in model.depends_on.macros and cdc._read_checkpoint(this).get("part") -%}
+        {%- do adapter.note_created(this) -%}
         {%- do cdc._update_current(model) -%}
     {%- endif -%}
     {%- do cdc._end_load() -%}

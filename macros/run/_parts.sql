@@ -137,6 +137,7 @@
 {#- The hook of the embedded Spark's adapter after a history was created: reads what is left. -#}
 {% macro sparkcdc__first_snapshot_done() -%}
     {%- if config.get("strategy") == "cdc.scd2" and cdc._read_checkpoint(this).get("part") -%}
+        {%- do adapter.note_created(this) -%}
         {%- do cdc._update_history(model) -%}
     {%- endif -%}
     {%- do cdc._end_load() -%}

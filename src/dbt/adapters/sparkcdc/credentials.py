@@ -110,8 +110,8 @@ class SparkCdcCredentials(Credentials):
             )
         if self.max_rows_per_commit < 0:
             raise DbtRuntimeError(
-                f"The profile of type sparkcdc has `max_rows_per_commit: {self.max_rows_per_commit}`"
-                ": it is a number of rows, or 0 for loads in one commit."
+                "The profile of type sparkcdc has `max_rows_per_commit: "
+                f"{self.max_rows_per_commit}`: it is a number of rows, or 0 for one commit."
             )
         if self.reconnect_seconds < 0:
             raise DbtRuntimeError(

@@ -444,6 +444,17 @@ class SparkCdcAdapter(SparkAdapter):
         return self.config.credentials.max_rows_per_commit or None
 
     @available.parse_none
+    def note_created(self, relation: BaseRelation) -> None:
+        """Has dbt know a table before its materialization ends.
+
+        Args:
+            relation: The table.
+        """
+        for there in self.list_relations_without_caching(relation.without_identifier()):
+            if there.identifier == relation.identifier:
+                self.cache_added(there)
+
+    @available.parse_none
     def begin_load(self, table: str, rows: int, left: int) -> None:
         """Reports from now on how far a load is.
 
@@ -1181,7 +1192,9 @@ class SparkCdcAdapter(SparkAdapter):
             location = self.connections.known.ask(
                 ("location", name), lambda: self._delta_location(name)
             )
-            folders[name] = None if location is None else local_folder(location)
+            if location is None:  # the table may be created yet
+                return None
+            folders[name] = local_folder(location)
         return folders[name]
 
     def _delta_location(self, name: str) -> str | None:
