@@ -34,6 +34,7 @@ KEPT = {
     "full": ("latest.json", "benchmarks"),
     "medium": ("medium.json", "benchmarks_medium"),
     "lake": ("lake.json", "benchmarks_lake"),
+    "loads": ("loads.json", "benchmarks_loads"),
 }
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),

@@ -132,6 +132,16 @@ SCALES = {
         erasure_rows=5_000_000,
         workloads=("W9", "W10", "W11"),
     ),
+    # First loads of what does not fit into memory, and keys that change at that size.
+    "loads": Scale(
+        repeats=2,
+        sizes=(50_000,),
+        main_sizes=(50_000_000,),
+        key_events=10_000_000,
+        rebuilds=0,
+        workloads=("W7", "W12"),
+        systems=("cdc_history", "spark_write", "article_000"),
+    ),
     # For trying out the bench itself.
     "tiny": Scale(
         repeats=1,

@@ -24,7 +24,8 @@ where dbt_scd_id is not null
     {%- if cdc._reads_a_part() -%}
         {{ return({"read_to": none, "goes_on": false}) }}
     {%- endif -%}
-    {%- set is_first = node.config.materialized in ["incremental", "snapshot"] and load_relation(spec.relation) is none -%}
+    {%- set is_first = node.config.materialized in ["incremental", "snapshot"] and load_relation(spec.relation) is none
+        and not should_full_refresh() -%}
     {%- set window = cdc._read_window(spec, {}, node, is_first) -%}
     {%- do cdc._begin_load(spec, window) -%}
     {%- set run = {"run": cdc._run_record(spec, {"read": window.raw_rows, "watermark_after": window.read_to})}
