@@ -43,6 +43,10 @@
     {%- set window = dict(window, few=window.few and not facts.truncates) -%}
     {%- for attempt in range(10) -%}
         {%- set at = checkpoint.at if loop.first else cdc._version_after_builds(spec.relation, checkpoint.at) -%}
+        {%- if not loop.first and cdc._lies_behind(spec.relation, window) -%}
+            {#- Another build has created the table again. -#}
+            {{ return(none) }}
+        {%- endif -%}
         {%- set outcome = cdc._write_batch(spec, window, events, dict(facts, rejected=rejected), at, checkpoint) -%}
         {%- if outcome -%}
             {%- do cdc._drop_steps() -%}
@@ -52,6 +56,13 @@
     {%- do exceptions.raise_compiler_error(
         "cdc: other builds keep writing " ~ spec.relation ~ ". Let them finish and run this one again; it starts from what they wrote."
     ) -%}
+{%- endmacro %}
+
+
+{#- Whether a table has read less than a window takes for granted. -#}
+{% macro _lies_behind(relation, window) -%}
+    {%- set read_to = cdc._read_checkpoint(relation).get("read_to") -%}
+    {{ return(window.read_from is not none and (read_to is none or read_to < window.read_from)) }}
 {%- endmacro %}
 
 

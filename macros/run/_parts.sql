@@ -16,6 +16,26 @@
             {{ return(outcome) }}
         {%- endif -%}
     {%- endfor -%}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: 10,000 parts of " ~ cdc._relation_of(node) ~ " are loaded, and there is more to read. Run the build again: it goes on from"
+        ~ " here. `max_rows_per_commit` in the profile makes the parts larger."
+    ) -%}
+{%- endmacro %}
+
+
+{#-
+    Stops a first load that goes on under another declaration: the rows that are there, and those that are not, are what the former one made of
+    the events. A full refresh begins anew.
+-#}
+{% macro _refuse_other_load(spec, d, checkpoint) -%}
+    {%- set load = (checkpoint.get("part") or {}).get("load") -%}
+    {%- if load and load != local_md5(d | string) and not spec.rebuild -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: the first load of " ~ spec.relation ~ " ended at `" ~ d.arrival ~ "` " ~ checkpoint.read_to ~ ", and the declaration of "
+            ~ d.table ~ " has changed since. Nothing was written. Take the change back, and the load goes on. Or begin again: dbt build"
+            ~ " --full-refresh --select " ~ spec.node.name
+        ) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 
@@ -32,14 +52,19 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set parts = (raw_rows / most) | round(0, "ceil") | int -%}
-    {%- set end = run_query("select percentile_approx(" ~ d.arrival ~ ", " ~ 1 / parts ~ ", 10000) "
+    {%- set cut = run_query("select percentile_approx(" ~ d.arrival ~ ", " ~ 1 / parts ~ ", 10000) "
         ~ cdc._from_new_rows(d, read_from, read_to)).rows[0][0] -%}
+    {%- if cut is none -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {#- A percentile is a double: large numbers are there as others. -#}
+    {%- set found = run_query("select max(" ~ d.arrival ~ "), count(*) " ~ cdc._from_new_rows(d, read_from, cut)).rows[0] -%}
+    {%- set end = found[0] -%}
     {%- if end is none or end >= read_to -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set found = run_query("select count(*) " ~ cdc._from_new_rows(d, read_from, end)).rows[0][0] -%}
     {%- set snapshot = cdc._bootstrap_rows(d) if read_from is none else 0 -%}
-    {{ return({"read_to": end, "raw_rows": found + snapshot}) }}
+    {{ return({"read_to": end, "raw_rows": found[1] + snapshot}) }}
 {%- endmacro %}
 
 
@@ -122,7 +147,7 @@
     part.
 -#}
 {% macro sparkcdc__first_query(compiled_code) -%}
-    {%- set above = cdc._node_above(model) if "macro.cdc.current" in model.depends_on.macros else none -%}
+    {%- set above = graph.nodes.get(model.depends_on.nodes[0]) if "macro.cdc.current" in model.depends_on.macros else none -%}
     {%- if above is none or above.resource_type == "snapshot" -%}
         {{ return(compiled_code) }}
     {%- endif -%}

@@ -15,12 +15,15 @@
     {%- endif -%}
     {%- if d and d.arrival -%}
         {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
+        {%- do cdc._refuse_other_load(spec, d, checkpoint) -%}
         {%- set checkpoint = cdc._own_checkpoint(spec, d, checkpoint, position.raw_id) -%}
     {%- endif -%}
     {%- set overlap = d.arrival_overlap if d else 0 -%}
     {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
     {%- set read_from = last - overlap if last is not none else none -%}
-    {%- set found = cdc._new_data(spec, read_from, checkpoint.get("raw_version"), checkpoint.get("part")) -%}
+    {%- set last_part = checkpoint.get("part") -%}
+    {%- set raw_version = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
+    {%- set found = cdc._new_data(spec, read_from, raw_version, last_part) -%}
     {%- set read_to = found.read_to if found.read_to is not none else last -%}
     {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
     {%- if d and last is not none and not is_behind and (found.read_to is none or found.read_to < last) -%}
@@ -35,14 +38,19 @@
         and (is_first or read_from is not none) -%}
     {%- set part = cdc._first_part(spec, d, read_from, read_to, found.raw_rows) if reads_parts else none -%}
     {%- set read_to = part.read_to if part else read_to -%}
-    {%- if read_to is not none -%}{%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}{%- endif -%}
     {%- if part -%}
-        {#- The input fingerprint says that all of it was read. -#}
-        {%- do position.update({"part": true, "fingerprint": none}) -%}
+        {#- Input fingerprint and raw version say that all was read. -#}
+        {%- set load = local_md5(d | string) if is_first else (last_part or {}).get("load") -%}
+        {%- do position.update({
+            "read_to": read_to, "fingerprint": none, "part": {"raw_version": found.raw_version, "load": load}
+        }) -%}
+    {%- elif read_to is not none -%}
+        {%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}
     {%- endif -%}
     {%- if not nothing_new -%}
         {%- if spec.declaration and spec.declaration.on_bad_event == "fail" -%}
-            {%- do cdc._refuse_bad_events(spec, read_from) -%}
+            {#- All of a load is looked at before the first part of it is written. -#}
+            {%- do cdc._refuse_bad_events(spec, read_from, read_to if last_part else none) -%}
         {%- endif -%}
         {%- if overlap and read_to is not none -%}
             {#- How many rows the next run sees again: where it sees more, some came late. -#}
@@ -52,7 +60,7 @@
     {%- endif -%}
     {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
     {%- set raw_rows = part.raw_rows if part else raw_rows -%}
-    {%- set earlier = checkpoint.get("run") if checkpoint.get("part") else none -%}
+    {%- set earlier = checkpoint.get("run") if last_part else none -%}
     {%- if d and d.batch_order -%}
         {%- do position.update({"batch": checkpoint.get("batch") if nothing_new
             else cdc._refuse_batches(d, read_from, read_to, none if spec.rebuild else checkpoint.get("batch"))}) -%}
@@ -240,7 +248,7 @@
 {%- endmacro %}
 
 
-{% macro _refuse_bad_events(spec, read_from) -%}
+{% macro _refuse_bad_events(spec, read_from, read_to=none) -%}
     {%- set d = spec.declaration -%}
     {%- set asked -%}
 with {{ cdc._decoded_events(d, d.relation) }}
@@ -255,6 +263,9 @@ where
     {%- if read_from is not none and not spec.follows %}
     and _arrived > {{ cdc._number(read_from) }}
     {%- endif %}
+    {%- if read_to is not none and not spec.follows %}
+    and _arrived <= {{ cdc._number(read_to) }}
+    {%- endif %}
 group by _reason
 order by events desc, _reason
 limit 5
@@ -267,7 +278,8 @@ limit 5
                 ~ (", the first at " ~ row[2] if row[2])) -%}
         {%- endfor -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. Nothing was written. Repair the events at"
+            "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. "
+            ~ ("Nothing was written" if read_to is none else "Parts of the load that had none were written") ~ ". Repair the events at"
             ~ " their origin, or declare `on_bad_event: quarantine` to go on without them. The most frequent reasons:\n" ~ (lines | join("\n"))
         ) -%}
     {%- endif -%}

@@ -9,13 +9,24 @@ from typing import Any
 import pytest
 from dbt.adapters.sparkcdc import progress
 from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.tests.util import run_dbt
+from dbt.tests.util import run_dbt, write_file
 
-from tests.functional.history.changes import WRITES, Changes, events_of
+from tests.functional.history.changes import FINAL, SOURCES, WRITES, Changes, events_of
 from tests.functional.history.tables import rows
 from tests.functional.history.test_crash import PowerCut
 
 TABLES = ("changes_history", "alone_final")
+# Two more readers of the same raw table; the numbers of one are no doubles.
+READERS = """
+      - name: beside
+        identifier: changes
+        config: {meta: {cdc: {history: false}}}
+        columns: *columns
+      - name: numbered
+        identifier: changes
+        config: {meta: {cdc: {history: false, arrival: batch + 9007199254740993}}}
+        columns: *columns
+"""
 
 
 def writes(sql: str, table: str) -> bool:
@@ -32,6 +43,15 @@ class TestInParts(Changes):
     def project_config_update(self, project_config_update: dict[str, Any]) -> dict[str, Any]:
         return project_config_update | {"on-run-end": "{{ cdc.record_run(results) }}"}
 
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        files = {"sources.yml": SOURCES + READERS}
+        for name in ("changes", "alone", "beside", "numbered"):
+            files[f"stg_{name}.sql"] = f"{{{{ cdc.events(source('app', '{name}')) }}}}"
+            above = "changes_history" if name == "changes" else f"stg_{name}"
+            files[f"{name}_final.sql"] = FINAL.format(read=above)
+        return files
+
     @pytest.mark.usefixtures("changes")
     def test_a_killed_load_goes_on(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         events = []
@@ -40,10 +60,22 @@ class TestInParts(Changes):
             events += events_of(batch)
         for table in TABLES:
             self.build_and_die(table, monkeypatch)
+        # The rows that are there are what the declaration made of the events.
+        other = SOURCES.replace("history: false", "history: false, where: seq > 0")
+        write_file(other + READERS, project.project_root, "models", "sources.yml")
+        refused = run_dbt(["build", "--select", "+alone_final"], expect_pass=False)
+        message = next(r.message for r in refused if r.node.name == "alone_final")
+        assert "the first load of" in message and "--full-refresh --select alone_final" in message
+        write_file(SOURCES + READERS, project.project_root, "models", "sources.yml")
         lines: list[str] = []
         monkeypatch.setattr(progress, "_note", lines.append)
         run_dbt(["build"])
         self.check(project, events)
+        for table in ("beside_final", "numbered_final"):
+            left = "select count(*) from ((table {s}.alone_final except all table {s}.XX)"
+            left += " union all (table {s}.XX except all table {s}.alone_final))"
+            assert rows(project, left.replace("XX", table)) == [(0,)], table
+            assert len(self.checkpoints(project, table)[0]) > 3, table
         for table in TABLES:
             read_to, are_parts = self.checkpoints(project, table)
             assert read_to == sorted(set(read_to)), table
@@ -52,7 +84,7 @@ class TestInParts(Changes):
         # What was read before the power cuts was not read again.
         read = "select table_name, events_read from {s}.cdc_runs order by watermark_after"
         counted = rows(project, read)
-        assert sum(count for _, count in counted if count) < 2 * len(events)
+        assert sum(count for _, count in counted if count) < 4 * len(events)
 
         # A part is a batch like any other, and the ledger counts all of a run.
         new = [event for batch in range(9, 14) for event in events_of(batch)]
@@ -64,7 +96,7 @@ class TestInParts(Changes):
             select events_read, watermark_before, watermark_after from {s}.cdc_runs
             where watermark_after = 13
         """
-        assert rows(project, ledger) == [(len(new), 8, 13)] * 2
+        assert sorted(rows(project, ledger)) == [(len(new), 8, 13)] * 3
         assert self.checkpoints(project, "changes_history")[0][-1] == 13
 
         # Rows that come behind the part that was read are read, too.

@@ -451,7 +451,7 @@ class SparkCdcAdapter(SparkAdapter):
             relation: The table.
         """
         for there in self.list_relations_without_caching(relation.without_identifier()):
-            if there.identifier == relation.identifier:
+            if there.identifier.lower() == relation.identifier.lower():  # Spark writes it small
                 self.cache_added(there)
 
     @available.parse_none

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -126,7 +127,8 @@ class Load:
         """Ends the load."""
         self._ended.set()
         if self._thread is not None:
-            self._spark.sparkContext.setLocalProperty(GROUP, None)  # type: ignore[arg-type]
+            with suppress(Exception):  # Java may be gone, which is said elsewhere
+                self._spark.sparkContext.setLocalProperty(GROUP, None)  # type: ignore[arg-type]
 
     def _watch(self) -> None:
         seconds = SECONDS if sys.stdout.isatty() else SECONDS_IN_A_LOG
