@@ -15,7 +15,16 @@ from bench import at_scale, machine, report
 from bench.results import Results
 from bench.scales import SCALES, scale_of
 from bench.session import ROOT, open_workshop
-from bench.workloads import consumers, correctness, decoding, erasures, merges, modes, schedule
+from bench.workloads import (
+    consumers,
+    correctness,
+    decoding,
+    erasures,
+    keys,
+    merges,
+    modes,
+    schedule,
+)
 
 RESULTS = ROOT / "bench" / "results"
 # Runs that are kept: the file of results and the page. Scales that leave out workloads have their
@@ -25,6 +34,7 @@ KEPT = {
     "full": ("latest.json", "benchmarks"),
     "medium": ("medium.json", "benchmarks_medium"),
     "lake": ("lake.json", "benchmarks_lake"),
+    "loads": ("loads.json", "benchmarks_loads"),
 }
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
@@ -34,6 +44,7 @@ FAMILIES = {
     "consumers": (consumers.NAMES, consumers.run),
     "modes": (modes.NAMES, modes.run),
     "erasures": (erasures.NAMES, erasures.run),
+    "keys": (keys.NAMES, keys.run),
 }
 
 

@@ -26,6 +26,8 @@ COLUMNS = {
 UPDATES, INSERTS = 0.6, 0.2
 # Positions of one batch; those of the next come after them.
 BATCH_POSITIONS = 10**9
+# Rows of the first load with one number of arrival; below it there are as many numbers.
+ARRIVALS = 1_000_000
 FIRST_SECOND = 1_767_225_600  # 2026-01-01
 HARD_BATCHES = 3
 # Odd and prime: its multiples visit every place of a range once.
@@ -176,7 +178,8 @@ def _arrive(
         f"timestamp_micros({FIRST_SECOND}000000L + {second} * 1000000000L + {micro}) as changed_at",
         "flag",
         "seq",
-        f"{table.batch}L as batch",
+        # A first load arrives in many batches, as a snapshot's rows do.
+        f"{f'{table.batch * ARRIVALS}L' if table.batch else f'seq div {ARRIVALS}L'} as batch",
     )
     if table.batch:
         events = events.coalesce(1)

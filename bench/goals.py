@@ -95,6 +95,14 @@ GOALS = (
         ours="cdc_history",
         unit="files",
     ),
+    Goal("first load, 5 M rows", "W7 first load, 5,000,000 rows", 2.0, peer="spark_write"),
+    Goal(
+        "first load, 5 M rows, history and final",
+        "W7 first load, 5,000,000 rows",
+        3.3,
+        ours="cdc_history",
+        peer="spark_write",
+    ),
     Goal("peak memory of Java", "", 6.0, unit="GiB"),
 )
 

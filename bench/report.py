@@ -32,6 +32,7 @@ COLORS = {
     "spark_changes": "#9e9e9e",
     "spark_delete": "#9e9e9e",
     "spark_from_json": "#9e9e9e",
+    "article_000": "#b5651d",
     "delta_cow": "#0b6e4f",
     "delta_mor": "#7bc8a4",
     "iceberg_cow": "#2a6f97",

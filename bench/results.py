@@ -29,6 +29,7 @@ SYSTEMS = (
     "spark_changes",
     "spark_delete",
     "spark_from_json",
+    "article_000",
     "delta_cow",
     "delta_mor",
     "iceberg_cow",

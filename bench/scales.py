@@ -35,6 +35,7 @@ class Scale:
         mode_rows: Rows of W10's tables.
         mode_batches: Batches after which W10's tables are read.
         erasure_rows: Rows of W11's table.
+        key_events: Events of W12's first build.
         messages: Events of each format in the decoding workloads.
         decode_repeats: Times that each format is decoded.
         rebuilds: Whether W7 rebuilds the table as well; 0 or 1.
@@ -63,6 +64,7 @@ class Scale:
     mode_rows: int = 1_000_000
     mode_batches: tuple[int, ...] = (1, 10, 30)
     erasure_rows: int = 1_000_000
+    key_events: int = 300_000
     messages: int = 300_000
     decode_repeats: int = 3
     rebuilds: int = 1
@@ -94,6 +96,7 @@ SCALES = {
         mode_rows=20_000_000,
         mode_batches=(1, 10, 100),
         erasure_rows=5_000_000,
+        key_events=10_000_000,
         messages=2_000_000,
     ),
     # The sizes of the goals, in an hour on two cores: the peers that the goals name, few repeats,
@@ -129,6 +132,16 @@ SCALES = {
         erasure_rows=5_000_000,
         workloads=("W9", "W10", "W11"),
     ),
+    # First loads of what does not fit into memory, and keys that change at that size.
+    "loads": Scale(
+        repeats=2,
+        sizes=(50_000,),
+        main_sizes=(50_000_000,),
+        key_events=10_000_000,
+        rebuilds=0,
+        workloads=("W7", "W12"),
+        systems=("cdc_history", "spark_write", "article_000"),
+    ),
     # For trying out the bench itself.
     "tiny": Scale(
         repeats=1,
@@ -146,6 +159,7 @@ SCALES = {
         mode_rows=2_000,
         mode_batches=(1, 3),
         erasure_rows=2_000,
+        key_events=2_000,
         messages=500,
         decode_repeats=1,
     ),

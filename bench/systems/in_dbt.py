@@ -215,6 +215,64 @@ class Exporting(Cdc):
         shutil.rmtree(self.folder(table), ignore_errors=True)
 
 
+class Keyed:
+    """A table of this package whose rows move to other keys, with resolver and history."""
+
+    name = "cdc_history"
+
+    def __init__(self, workshop: Workshop, raw: str) -> None:
+        self.workshop = workshop
+        declaration = {
+            "format": "change_event",
+            "keys": ["id"],
+            "key_changes": True,
+            "arrival": "batch",
+        }
+        columns = {"id": "bigint", "name": "string", "city": "string"}
+        source = {
+            "name": "moved",
+            "identifier": raw,
+            "config": {"meta": {"cdc": declaration}},
+            "columns": [{"name": name, "data_type": kind} for name, kind in columns.items()],
+        }
+        history = {
+            "name": "moved_history",
+            "relation": "ref('moved_keys')",
+            "config": {"strategy": "cdc.scd2", "unique_key": ["id"], "file_format": "delta"},
+        }
+        files = {
+            "models/sources.yml": as_yaml(
+                {"version": 2, "sources": [{"name": "log", "schema": SCHEMA, "tables": [source]}]}
+            ),
+            "models/stg_moved.sql": (
+                "{{ config(materialized='view') }}\n{{ cdc.events(source('log', 'moved')) }}\n"
+            ),
+            "models/moved_keys.py": RESOLVED,
+            "models/moved.sql": (
+                "{{ config(materialized='incremental', incremental_strategy='merge',"
+                " unique_key=['id']) }}\n"
+                "{{ cdc.current(ref('moved_history')) }}\n"
+            ),
+            "snapshots/histories.yml": as_yaml({"snapshots": [history]}),
+        }
+        name = "cdc_of_moved"
+        self.project = Project(name, _project_folder(workshop, name), workshop.folder, files, True)
+        self.current = f"{name}.moved"
+
+    def load(self) -> Timing:
+        """Builds the tables."""
+        return self.project.dbt("build")
+
+    def apply(self, batch: int) -> Timing:
+        """Brings the tables up to date."""
+        return self.project.dbt("build")
+
+    def drop(self) -> None:
+        """Frees the disk that the tables take."""
+        names = (f"{self.project.name}.moved{end}" for end in ("_keys", "_history", ""))
+        drop_tables(self.workshop, list(names))
+
+
 class Recipe(_InDbt):
     """Latest row of each key by row_number, merged on the key; deletes are a flag.
 
@@ -291,6 +349,20 @@ from dbt_spark_cdc.export import to_files
 def model(dbt, session):
     dbt.config(materialized="incremental", incremental_strategy="append", file_format="delta")
     return to_files(dbt, session, dbt.ref("{name}_events"), dbt.config.get("export_folder"))
+"""
+
+RESOLVED = """\
+from dbt_spark_cdc.keys import resolve_keys
+
+
+def model(dbt, session):
+    dbt.config(
+        materialized="incremental",
+        incremental_strategy="merge",
+        unique_key="_event_id",
+        file_format="delta",
+    )
+    return resolve_keys(dbt, session, dbt.ref("stg_moved"))
 """
 
 STAGING = """\

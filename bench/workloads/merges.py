@@ -82,7 +82,8 @@ def _measure(
     is_last = table.rows == scale.main_tables[-1]
     loads = table.rows == scale.main_tables[0] and "W7" in wanted
     size = f"W4 {table.rows:,} rows"
-    load = _load(workshop, scale, table, systems, results if loads else None)
+    is_changed = bool(wanted & {"W1", "W2", "W4", "W5"})
+    load = _load(workshop, scale, table, systems, results if loads else None, is_changed)
     phases: list[tuple[list[str], Changes, int]] = []
     if "W4" in wanted or (is_main and "W2" in wanted):
         names = [
@@ -110,6 +111,7 @@ def _load(
     table: Table,
     systems: list[System],
     results: Results | None,
+    lays_out: bool = True,
 ) -> list[str]:
     """First load, and full rebuild where dbt has one; then the layout of an older table."""
     first_load = f"W7 first load, {table.rows:,} rows"
@@ -124,7 +126,8 @@ def _load(
             if results and scale.rebuilds and isinstance(system, (Cdc, Recipe)):
                 again = system.rebuild([table])
                 results.add(full_rebuild, system.name, [again], rows=table.rows)
-            system.lay_out(table, scale.files)
+            if lays_out:
+                system.lay_out(table, scale.files)
         except Exception as exc:  # the others go on without it
             systems.remove(system)
             if results:

@@ -1,8 +1,14 @@
+{#- Brings a history up to date: one batch, or one for each part of a large load. Returns what came of it. -#}
+{% macro _update_history(node) -%}
+    {{ return(cdc._all_parts(cdc._update_history_part, node)) }}
+{%- endmacro %}
+
+
 {#-
     One batch of a history: the new events, what is known of their keys, the versions that change, and one commit that changes them.
-    Returns what came of it.
+    Returns what came of it; none where there is more to read.
 -#}
-{% macro _update_history(node) -%}
+{% macro _update_history_part(node) -%}
     {%- if cdc._reads_a_part() -%}
         {{ return("left as it is: --empty and --sample read a part of the events") }}
     {%- endif -%}
@@ -25,6 +31,7 @@
         {%- set first = run_query("select min(_resolved) from (" ~ spec.events_sql ~ ") as resolved_events").rows[0][0] -%}
         {%- set spec = dict(spec, rebuild=spec.rebuild or first > window.read_from) -%}
     {%- endif -%}
+    {%- do cdc._begin_load(spec, window) -%}
     {%- set new_events = cdc._new_events(spec, window.read_from, window.read_to, window.amended) -%}
     {%- set events = cdc._step(spec, "events", new_events, window.few) -%}
     {%- if spec.rebuild -%}
@@ -36,15 +43,26 @@
     {%- set window = dict(window, few=window.few and not facts.truncates) -%}
     {%- for attempt in range(10) -%}
         {%- set at = checkpoint.at if loop.first else cdc._version_after_builds(spec.relation, checkpoint.at) -%}
+        {%- if not loop.first and cdc._lies_behind(spec.relation, window) -%}
+            {#- Another build has created the table again. -#}
+            {{ return(none) }}
+        {%- endif -%}
         {%- set outcome = cdc._write_batch(spec, window, events, dict(facts, rejected=rejected), at, checkpoint) -%}
         {%- if outcome -%}
             {%- do cdc._drop_steps() -%}
-            {{ return(outcome) }}
+            {{ return(none if window.goes_on else outcome) }}
         {%- endif -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(
         "cdc: other builds keep writing " ~ spec.relation ~ ". Let them finish and run this one again; it starts from what they wrote."
     ) -%}
+{%- endmacro %}
+
+
+{#- Whether a table has read less than a window takes for granted. -#}
+{% macro _lies_behind(relation, window) -%}
+    {%- set read_to = cdc._read_checkpoint(relation).get("read_to") -%}
+    {{ return(window.read_from is not none and (read_to is none or read_to < window.read_from)) }}
 {%- endmacro %}
 
 

@@ -22,9 +22,14 @@ where dbt_scd_id is not null
 -#}
 {% macro _first_window(spec, node) -%}
     {%- if cdc._reads_a_part() -%}
-        {{ return({"read_to": none}) }}
+        {{ return({"read_to": none, "goes_on": false}) }}
     {%- endif -%}
-    {%- set window = cdc._read_window(spec, {}, node) -%}
+    {%- set goes_on = node.config.materialized in ["incremental", "snapshot"] and not should_full_refresh() -%}
+    {#- Another build may have created it since dbt looked. -#}
+    {%- set is_first = goes_on and cdc._rows_at_once() and load_relation(spec.relation) is none
+        and not cdc._is_there(spec.relation) -%}
+    {%- set window = cdc._read_window(spec, {}, node, is_first) -%}
+    {%- do cdc._begin_load(spec, window) -%}
     {%- set run = {"run": cdc._run_record(spec, {"read": window.raw_rows, "watermark_after": window.read_to})}
         if spec.declaration and not spec.follows else {} -%}
     {%- do cdc._set_checkpoint(spec.relation, dict(window.position, **run), cdc._creation()) -%}

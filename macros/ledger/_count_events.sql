@@ -16,7 +16,7 @@
 {% macro _run_of_batch(spec, window, facts, changed, rejected) -%}
     {%- set done = dict(changed.effects, deleted=changed.effects.get("deleted", 0) + facts.truncate_events) -%}
     {%- set applied = done.get("inserted", 0) + done.get("updated", 0) + done.deleted + done.get("unchanged", 0) -%}
-    {{ return(cdc._run_record(spec, dict(
+    {%- set counters = dict(
         done,
         read=facts.good + rejected[0] + rejected[2],
         duplicate=facts.good - applied,
@@ -25,7 +25,18 @@
         erased=rejected[2],
         watermark_before=window.read_from,
         watermark_after=window.read_to,
-    ))) }}
+    ) -%}
+    {{ return(cdc._run_record(spec, cdc._with_earlier(counters, window.earlier) if window.earlier else counters)) }}
+{%- endmacro %}
+
+
+{#- The counters of a run that reads in parts, of all parts so far. What a first build does not count, none of them does. -#}
+{% macro _with_earlier(counters, earlier) -%}
+    {%- set sums = {} -%}
+    {%- for name, value in counters.items() if "watermark" not in name and name in earlier -%}
+        {%- do sums.update({name: value + earlier[name]}) -%}
+    {%- endfor -%}
+    {{ return(dict(sums, watermark_before=earlier.get("watermark_before"), watermark_after=counters.watermark_after)) }}
 {%- endmacro %}
 
 

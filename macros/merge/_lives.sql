@@ -3,8 +3,8 @@
     themselves. The table keeps what a later event needs: `_events`, those of the present lifetime; a row with
     `_cdc_deleted_at` for each key that is gone, and one without a key for the last truncate.
 -#}
-{% macro _first_lives(spec) -%}
-with {{ cdc._all_events(spec) }},
+{% macro _first_lives(spec, until=none) -%}
+with {{ cdc._all_events(spec, until) }},
 
 {{ cdc._lives(dict(spec, splits=true)) }}
 

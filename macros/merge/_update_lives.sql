@@ -1,5 +1,14 @@
-{#- One batch of a final table without a history: the new events, the rows of their keys, and one commit. Returns the outcome. -#}
+{#- Brings a final table without a history up to date: one batch, or one for each part of a large load. Returns the outcome. -#}
 {% macro _update_lives(node) -%}
+    {{ return(cdc._all_parts(cdc._update_lives_part, node)) }}
+{%- endmacro %}
+
+
+{#-
+    One batch of a final table without a history: the new events, the rows of their keys, and one commit. Returns the outcome; none where
+    there is more to read.
+-#}
+{% macro _update_lives_part(node) -%}
     {%- set spec = cdc._lives_spec(node) -%}
     {%- do cdc._keep_format_properties(node, spec.relation) -%}
     {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
@@ -12,6 +21,7 @@
     {%- if window.nothing_new -%}
         {{ return("nothing new") }}
     {%- endif -%}
+    {%- do cdc._begin_load(spec, window) -%}
     {%- set new_events = cdc._new_events(spec, window.read_from, window.read_to, window.amended) -%}
     {%- set events = cdc._step(spec, "events", new_events, window.few) -%}
     {%- set facts = cdc._event_facts(spec, events) -%}
@@ -41,7 +51,7 @@
         "selected": cdc._life_expressions(node, names),
     }) -%}
     {%- do cdc._drop_steps() -%}
-    {{ return(outcome) }}
+    {{ return(none if window.goes_on else outcome) }}
 {%- endmacro %}
 
 

@@ -40,10 +40,8 @@
         {%- endif -%}
         {{ return(cdc._table_features(seen.types.values(), node)) }}
     {%- endif -%}
-    {%- do cdc._refuse_second_home(node, target) -%}
-    {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
-    {%- do cdc._refuse_remasking(spec) -%}
-    {%- do cdc._first_window(spec, node) -%}
+    {%- set spec = cdc._first_lives_spec(node) -%}
+    {%- do cdc._note_first_window(spec, node) -%}
     {{ return(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values(), node))) }}
 {%- endmacro %}
 

@@ -5,13 +5,14 @@
 {% macro _is_unaffected(node) -%}
     {%- set reader = cdc._reader(node) -%}
     {%- set made = cdc._declared_fingerprint(node) if reader else none -%}
-    {%- if made is none or made != reader.checkpoint.get("declared") -%}
+    {%- if made is none or made != reader.checkpoint.get("declared") or reader.checkpoint.get("part") -%}
         {{ return(false) }}
     {%- endif -%}
     {%- set read_to = reader.checkpoint.read_to -%}
     {%- set probe = cdc._shared_probe(reader.declaration) -%}
     {%- set newest = probe.newest.get(reader.declaration.table) if probe else none -%}
-    {%- if not probe or read_to < probe.since or (newest is not none and newest > read_to) -%}
+    {#- A table that was created in this run may not have been there when somebody looked. -#}
+    {%- if not probe or reader.declaration.table not in probe.newest or read_to < probe.since or (newest is not none and newest > read_to) -%}
         {{ return(false) }}
     {%- elif probe.read_to is not none and probe.read_to < read_to -%}
         {#- The sequence fell, which the table itself has to refuse. -#}

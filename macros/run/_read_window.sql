@@ -1,11 +1,12 @@
 {#-
     What a run reads: from where to where in the ingestion sequence (`read_from`, `read_to`), which amendments beside that
     (`amended`), how many raw rows that is (`raw_rows`; none where nobody knows), whether these are few, whether there is nothing new, and the checkpoint to write (`position`), which
-    keeps the input fingerprint of before the events were read. What an `arrival_overlap` covers is read again where a row has come
+    keeps the input fingerprint of before the events were read. Of many rows only the first part is read (`goes_on`), so that what is
+    committed stays committed if the load dies: see `_first_part`. What an `arrival_overlap` covers is read again where a row has come
     into it since. Everything is read again where the checkpoint speaks of another raw table or another `arrival`: events that are known
     change nothing. Refuses bad events, and batches out of order, where that is declared.
 -#}
-{% macro _read_window(spec, checkpoint, node) -%}
+{% macro _read_window(spec, checkpoint, node, is_first=false) -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
@@ -14,12 +15,15 @@
     {%- endif -%}
     {%- if d and d.arrival -%}
         {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
+        {%- do cdc._refuse_other_load(spec, d, checkpoint) -%}
         {%- set checkpoint = cdc._own_checkpoint(spec, d, checkpoint, position.raw_id) -%}
     {%- endif -%}
     {%- set overlap = d.arrival_overlap if d else 0 -%}
     {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
     {%- set read_from = last - overlap if last is not none else none -%}
-    {%- set found = cdc._new_data(spec, read_from, checkpoint.get("raw_version")) -%}
+    {%- set last_part = checkpoint.get("part") -%}
+    {%- set raw_version = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
+    {%- set found = cdc._new_data(spec, read_from, raw_version, last_part) -%}
     {%- set read_to = found.read_to if found.read_to is not none else last -%}
     {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
     {%- if d and last is not none and not is_behind and (found.read_to is none or found.read_to < last) -%}
@@ -30,10 +34,23 @@
     {%- do position.update(amendments.position) -%}
     {%- set nothing_new = last is not none and read_to is not none and read_to <= last and not is_behind and not amendments.range
         and (overlap == 0 or found.raw_rows == checkpoint.get("overlapping")) -%}
-    {%- if read_to is not none -%}{%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}{%- endif -%}
+    {%- set reads_parts = found.raw_rows is not none and not nothing_new and not is_behind and not amendments.range
+        and (is_first or read_from is not none) -%}
+    {%- set part = cdc._first_part(spec, d, read_from, read_to, found.raw_rows) if reads_parts else none -%}
+    {%- set read_to = part.read_to if part else read_to -%}
+    {%- if part -%}
+        {#- Input fingerprint and raw version say that all was read. -#}
+        {%- set load = local_md5(d | string) if is_first else (last_part or {}).get("load") -%}
+        {%- do position.update({
+            "read_to": read_to, "fingerprint": none, "part": {"raw_version": found.raw_version, "load": load}
+        }) -%}
+    {%- elif read_to is not none -%}
+        {%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}
+    {%- endif -%}
     {%- if not nothing_new -%}
         {%- if spec.declaration and spec.declaration.on_bad_event == "fail" -%}
-            {%- do cdc._refuse_bad_events(spec, read_from) -%}
+            {#- All of a load is looked at before the first part of it is written. -#}
+            {%- do cdc._refuse_bad_events(spec, read_from, read_to if last_part else none) -%}
         {%- endif -%}
         {%- if overlap and read_to is not none -%}
             {#- How many rows the next run sees again: where it sees more, some came late. -#}
@@ -42,6 +59,8 @@
         {%- endif -%}
     {%- endif -%}
     {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
+    {%- set raw_rows = part.raw_rows if part else raw_rows -%}
+    {%- set earlier = checkpoint.get("run") if last_part else none -%}
     {%- if d and d.batch_order -%}
         {%- do position.update({"batch": checkpoint.get("batch") if nothing_new
             else cdc._refuse_batches(d, read_from, read_to, none if spec.rebuild else checkpoint.get("batch"))}) -%}
@@ -51,6 +70,9 @@
         "read_to": read_to,
         "amended": amendments.range,
         "raw_rows": raw_rows,
+        "goes_on": part is not none,
+        "rows_left": found.raw_rows,
+        "earlier": earlier.counters if earlier and earlier.id == invocation_id else none,
         "few": raw_rows is not none and raw_rows <= cdc._few_rows(),
         "nothing_new": nothing_new,
         "position": position,
@@ -124,13 +146,14 @@
     (`raw_rows`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of decoding. Rows that
     were appended with an arrival that was read already are read as well, where the log tells of them.
 -#}
-{% macro _new_data(spec, read_from, raw_version) -%}
+{% macro _new_data(spec, read_from, raw_version, is_part=false) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
         {%- set is_asked = read_from is not none and raw_version is not none -%}
         {%- set appended = cdc._appended(d, read_from, raw_version) if is_asked else none -%}
         {%- set is_behind = appended and appended[3] is not none and appended[3] <= read_from -%}
-        {%- if appended and not is_behind -%}
+        {#- Of a load that goes on in parts the log of later commits tells only what came behind it. -#}
+        {%- if appended and not is_behind and not is_part -%}
             {{ return({"read_from": read_from, "read_to": appended[0], "raw_rows": appended[1], "raw_version": appended[2]}) }}
         {%- endif -%}
         {%- set read_from = appended[3] - 1 if is_behind else read_from -%}
@@ -225,7 +248,7 @@
 {%- endmacro %}
 
 
-{% macro _refuse_bad_events(spec, read_from) -%}
+{% macro _refuse_bad_events(spec, read_from, read_to=none) -%}
     {%- set d = spec.declaration -%}
     {%- set asked -%}
 with {{ cdc._decoded_events(d, d.relation) }}
@@ -240,6 +263,9 @@ where
     {%- if read_from is not none and not spec.follows %}
     and _arrived > {{ cdc._number(read_from) }}
     {%- endif %}
+    {%- if read_to is not none and not spec.follows %}
+    and _arrived <= {{ cdc._number(read_to) }}
+    {%- endif %}
 group by _reason
 order by events desc, _reason
 limit 5
@@ -252,7 +278,8 @@ limit 5
                 ~ (", the first at " ~ row[2] if row[2])) -%}
         {%- endfor -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. Nothing was written. Repair the events at"
+            "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. "
+            ~ ("Nothing was written" if read_to is none else "Parts of the load that had none were written") ~ ". Repair the events at"
             ~ " their origin, or declare `on_bad_event: quarantine` to go on without them. The most frequent reasons:\n" ~ (lines | join("\n"))
         ) -%}
     {%- endif -%}

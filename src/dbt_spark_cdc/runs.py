@@ -103,14 +103,16 @@ def runs_of(
     before: int | None = -1
     for commit in reversed(reader.commits if reader else []):
         noted = commit.checkpoint.get("run")
-        version = commit.checkpoint.get("raw_version")
+        # A run in parts has several commits; each tells the sums so far.
+        version = (commit.checkpoint.get("part") or commit.checkpoint).get("raw_version")
         if noted:
             run = runs.setdefault(noted["id"], Run(noted["id"], commit.at))
             counters = noted.get("counters") or {}
-            if not run.counters:
+            if not run.recorded:
                 run.counters = {name: counters.get(name) for name in COUNTERS}
                 run.high_water_mark = counters.get("watermark_after")
-            run.lag = _waited(commit, before, version, raw)
+            waited = _waited(commit, before, version, raw)
+            run.lag = waited if run.lag is None else run.lag
         if commit.checkpoint:
             before = version
     return sorted(runs.values(), key=lambda run: run.at)

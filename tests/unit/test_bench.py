@@ -103,6 +103,7 @@ def test_the_goals_are_rows_of_the_scales_that_are_kept() -> None:
     assert scale.single_rows == 2_000
     rows = {f"{w} {rows:,} rows" for w in ("W1", "W2") for rows in scale.main_tables}
     rows |= {f"W9 {rows:,} rows" for rows in lake.consumer_sizes[1:]}
+    rows |= {f"W7 first load, {rows:,} rows" for rows in scale.main_tables[:1]}
     rows |= {goals.SINGLE, goals.MANY, goals.IDLE, ""}
     rows |= {f"W11 {lake.erasure_rows:,} rows"}
     kinds = ("anywhere", "newest")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
 from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.acts import act, copied
@@ -32,6 +33,7 @@ TABLES = [int(n) for n in os.environ.get("TABLES", "0,1,2,3,4,5,6,7").split(",")
 SHORTEST = 5  # minutes that a life takes
 ROUNDS = 8
 FEWEST_ROUNDS = 3
+PART_ROWS = 6
 ENOUGH = 8  # failures, after which no further life begins
 
 
@@ -363,7 +365,12 @@ class TestAnyLife:
         return dbt_profile_target | {"threads": 4, "iceberg_catalog": CATALOG}
 
     def test_soak(
-        self, project: Any, package: None, spark: Any, capsys: pytest.CaptureFixture[str]
+        self,
+        project: Any,
+        package: None,
+        spark: Any,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         end = time.monotonic() + MINUTES * 60
         first = int(SEED) if SEED else time.time_ns() // 1_000_000_000
@@ -375,6 +382,10 @@ class TestAnyLife:
             with capsys.disabled():
                 print(text, file=sys.stderr, flush=True)
 
+        # Every other life loads in parts.
+        monkeypatch.setattr(
+            SparkCdcAdapter, "rows_at_once", lambda _: PART_ROWS if (first + lives) % 2 else None
+        )
         while not lives or (time.monotonic() < end and not SEED and len(failures) < ENOUGH):
             tell(f"SEED={first + lives} begins")
             life = Life(project, spark, first + lives, tell)

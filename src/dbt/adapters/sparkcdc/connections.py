@@ -12,6 +12,7 @@ from dbt.adapters.sparkcdc import iceberg, remote
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.known import Known
+from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
@@ -34,6 +35,7 @@ class Handle:
         steps: Temporary views of the node that runs.
         images: What commits of Iceberg's tables changed, for the node that runs.
         shown_to: The last version of these tables whose changes it was shown.
+        load: The large load that runs.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -43,6 +45,7 @@ class Handle:
         self.steps: list[str] = []
         self.images: list[iceberg.Image] = []
         self.shown_to: dict[str, int] = {}
+        self.load: Load | None = None
 
     def cursor(self) -> Cursor:
         return Cursor(self.spark)
@@ -62,7 +65,14 @@ class Handle:
         self.shown_to.clear()
         iceberg.forget_images(self.spark, found)
 
+    def end_load(self) -> None:
+        """Ends the report of the load that runs."""
+        if self.load is not None:
+            self.load.end()
+            self.load = None
+
     def close(self) -> None:
+        self.end_load()
         self.forget_images()
         close_session(self.spark)
 

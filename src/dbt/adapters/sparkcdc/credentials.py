@@ -33,6 +33,8 @@ class SparkCdcCredentials(Credentials):
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
         iceberg_catalog: Name of the catalog that tables with `file_format: iceberg` are in. Its
             settings are `spark.sql.catalog.<name>.*`; without any it is a folder in the warehouse.
+        max_rows_per_commit: How many raw rows a batch may have: a table with more of them to read
+            is loaded in parts, each with a commit of its own. 0: all in one.
         log_statements: Whether a build records in target/cdc_statements.jsonl what each SQL
             statement took.
         server_side_parameters: Spark settings; each one overrides the adapter's default.
@@ -48,6 +50,7 @@ class SparkCdcCredentials(Credentials):
     shared_files: bool = False
     reconnect_seconds: int = 60
     quick_start: bool | None = None
+    max_rows_per_commit: int = 20_000_000
     log_statements: bool = False
     iceberg_catalog: str | None = None
     server_side_parameters: dict[str, Any] = field(default_factory=dict)
@@ -104,6 +107,11 @@ class SparkCdcCredentials(Credentials):
             raise DbtRuntimeError(
                 "The profile of type sparkcdc has `shared_files` and no `remote`: add `remote: "
                 "sc://host:port`, the Spark Connect server whose files are meant, or leave it out."
+            )
+        if self.max_rows_per_commit < 0:
+            raise DbtRuntimeError(
+                "The profile of type sparkcdc has `max_rows_per_commit: "
+                f"{self.max_rows_per_commit}`: it is a number of rows, or 0 for one commit."
             )
         if self.reconnect_seconds < 0:
             raise DbtRuntimeError(

@@ -42,6 +42,7 @@ from dbt.adapters.sparkcdc.delta_log import (
     written_alone,
 )
 from dbt.adapters.sparkcdc.listing import list_tables, provider_of
+from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
 from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
@@ -436,6 +437,42 @@ class SparkCdcAdapter(SparkAdapter):
             return self.make_step(name, sql, few, interpreted)
         except DbtRuntimeError:
             return None
+
+    @available.parse_none
+    def rows_at_once(self) -> int | None:
+        """Returns how many raw rows one commit may hold; None where a load is one commit."""
+        return self.config.credentials.max_rows_per_commit or None
+
+    @available.parse_none
+    def note_created(self, relation: BaseRelation) -> None:
+        """Has dbt know a table before its materialization ends.
+
+        Args:
+            relation: The table.
+        """
+        for there in self.list_relations_without_caching(relation.without_identifier()):
+            if there.identifier.lower() == relation.identifier.lower():  # Spark writes it small
+                self.cache_added(there)
+
+    @available.parse_none
+    def begin_load(self, table: str, rows: int, left: int) -> None:
+        """Reports from now on how far a load is.
+
+        Args:
+            table: Its name in SQL.
+            rows: Raw rows of the part that begins.
+            left: Those that are not read yet, the part's included.
+        """
+        handle = self.connections.get_thread_connection().handle
+        if handle.load is None or handle.load.table != table:
+            handle.end_load()
+            handle.load = Load(handle.spark, table)
+        handle.load.begin_part(rows, left)
+
+    @available.parse_none
+    def end_load(self) -> None:
+        """Ends the report of a load."""
+        self.connections.get_thread_connection().handle.end_load()
 
     @available.parse_none
     def drop_steps(self) -> None:
@@ -1155,7 +1192,9 @@ class SparkCdcAdapter(SparkAdapter):
             location = self.connections.known.ask(
                 ("location", name), lambda: self._delta_location(name)
             )
-            folders[name] = None if location is None else local_folder(location)
+            if location is None:  # the table may be created yet
+                return None
+            folders[name] = local_folder(location)
         return folders[name]
 
     def _delta_location(self, name: str) -> str | None:

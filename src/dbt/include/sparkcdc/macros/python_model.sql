@@ -4,10 +4,12 @@
     # Nothing new: the merge knows, and asks for no table.
   {%- elif language == 'python' -%}
     {{- sparkcdc__py_write_table(temporary, relation, compiled_code) -}}
-  {%- elif config.get('file_format') == 'iceberg' -%}
-    {{ spark__create_table_as(temporary, relation, adapter.planned_apart(compiled_code), language) }}
   {%- else -%}
-    {{ spark__create_table_as(temporary, relation, compiled_code, language) }}
+    {%- set query = compiled_code if temporary else first_query(compiled_code) -%}
+    {%- if config.get('file_format') == 'iceberg' -%}
+      {%- set query = adapter.planned_apart(query) -%}
+    {%- endif -%}
+    {{ spark__create_table_as(temporary, relation, query, language) }}
   {%- endif -%}
 {%- endmacro -%}
 

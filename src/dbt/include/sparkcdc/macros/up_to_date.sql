@@ -2,6 +2,8 @@
 
    `is_up_to_date`: a view, snapshot or Python model stays what it is.
    `batch_update`: brings a table up to date by itself, and returns what came of it; none where it is not its own.
+   `first_query`: the query that a model is created with, in place of the compiled one.
+   `first_snapshot_done`: goes on where a snapshot was created with a part of its rows.
    `first_build_done`: notes what a table came to that dbt itself has built.
    `batch_position`: asked for before a Python model reads: `checkpoint`, what the commit of its rows is to note, and `reads_all`, whether
      the model has to read all of its input again, which it finds as `dbt.reads_all`. None where both are nothing.
@@ -44,6 +46,24 @@
 
 
 {% macro default__first_build_done() %}{% endmacro %}
+
+
+{% macro first_query(compiled_code) %}
+  {{ return(adapter.dispatch('first_query', 'dbt')(compiled_code)) }}
+{% endmacro %}
+
+
+{% macro default__first_query(compiled_code) %}
+  {{ return(compiled_code) }}
+{% endmacro %}
+
+
+{% macro first_snapshot_done() %}
+  {{ return(adapter.dispatch('first_snapshot_done', 'dbt')()) }}
+{% endmacro %}
+
+
+{% macro default__first_snapshot_done() %}{% endmacro %}
 
 
 {% macro batch_position() %}
@@ -101,7 +121,9 @@
   {% elif updates_itself() %}
     {{ return(sparkcdc__update('table')) }}
   {% endif %}
-  {{ return(materialization_snapshot_spark()) }}
+  {% set built = materialization_snapshot_spark() %}
+  {% do first_snapshot_done() %}
+  {{ return(built) }}
 {% endmaterialization %}
 
 
