@@ -79,7 +79,7 @@ GOALS = (
     ),
     *(
         Goal(
-            f"{what}, Iceberg to Delta, merge-on-read",
+            f"{what}, batch {number}, Iceberg to Delta, merge-on-read",
             f"W10 {kind}, batch {number}",
             1.5,
             ours="iceberg_mor",
