@@ -67,7 +67,8 @@
 
 {#- Whether a final table reads a staging model, and no history. -#}
 {% macro _reads_events(node) -%}
-    {{ return("macro.cdc.current" in node.depends_on.macros and graph.nodes[node.depends_on.nodes[0]].resource_type != "snapshot") }}
+    {{ return("macro.cdc.current" in node.depends_on.macros
+        and graph.nodes[node.depends_on.nodes[0]].resource_type != "snapshot") }}
 {%- endmacro %}
 
 

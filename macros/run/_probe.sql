@@ -12,7 +12,8 @@
     {%- set probe = cdc._shared_probe(reader.declaration) -%}
     {%- set newest = probe.newest.get(reader.declaration.table) if probe else none -%}
     {#- A table that was created in this run may not have been there when somebody looked. -#}
-    {%- if not probe or reader.declaration.table not in probe.newest or read_to < probe.since or (newest is not none and newest > read_to) -%}
+    {%- set was_there = probe and reader.declaration.table in probe.newest -%}
+    {%- if not was_there or read_to < probe.since or (newest is not none and newest > read_to) -%}
         {{ return(false) }}
     {%- elif probe.read_to is not none and probe.read_to < read_to -%}
         {#- The sequence fell, which the table itself has to refuse. -#}

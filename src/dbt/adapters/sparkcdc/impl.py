@@ -451,7 +451,8 @@ class SparkCdcAdapter(SparkAdapter):
             relation: The table.
         """
         for there in self.list_relations_without_caching(relation.without_identifier()):
-            if there.identifier.lower() == relation.identifier.lower():  # Spark writes it small
+            # Spark writes names small.
+            if str(there.identifier).lower() == str(relation.identifier).lower():
                 self.cache_added(there)
 
     @available.parse_none
