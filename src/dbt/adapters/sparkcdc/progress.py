@@ -113,7 +113,7 @@ class Load:
         """
         self._done, self._rows, self._total = self._done + self._rows, rows, left
         self._total += self._done
-        if self._done:
+        if self._done and self._thread is None:
             self._report(self._done)
         if not hasattr(self._spark, "_jsparkSession"):  # Spark Connect says nothing of stages
             return
