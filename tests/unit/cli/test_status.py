@@ -133,6 +133,21 @@ def test_lag_is_not_guessed_where_the_raw_log_is_too_short(shop: Path) -> None:
     assert run.lag is None
 
 
+def test_a_killed_run_in_parts_counts_its_last_part(shop: Path) -> None:
+    """The counters of each part are those of the run so far; only the first one has waited."""
+    raw = read_table(shop / "warehouse" / "raw.db" / "shop")
+    history = Delta(shop / "history")
+    for minute, mark in ((30, 1), (40, 2)):
+        counters = COUNTED | {"read": 10 * mark, "watermark_after": mark}
+        run = {"id": "r", "counters": counters}
+        history.commit(minute, checkpoint={"part": {"raw_version": 2}, "read_to": mark, "run": run})
+    orders = open_project(shop, shop).table("orders")
+    (run_of_parts,) = runs_of(orders, [], read_table(shop / "history"), raw)
+    assert run_of_parts.counters["read"] == 20
+    assert run_of_parts.high_water_mark == 2
+    assert run_of_parts.lag == timedelta(minutes=30)
+
+
 def test_files_and_counters_are_shown(shop: Path) -> None:
     found = status(shop, "orders_history")
     assert found["table"] == "orders"
