@@ -66,8 +66,8 @@ def main(
     """Measures this package beside its peers, all in this one process.
 
     A run of all workloads writes bench/results/latest.json and docs/benchmarks.*; those of the
-    scales medium and lake have names of their own. They write the tables of docs/scale.md. With
-    --only the results are printed and go to --output alone.
+    scales medium, lake and loads have names of their own. They write the tables of docs/scale.md.
+    With --only the results are printed and go to --output alone.
     """
     sizes = scale_of(scale, changed)
     known = [name for names, _ in FAMILIES.values() for name in names]
@@ -82,12 +82,14 @@ def main(
     try:
         workshop = open_workshop(folder.resolve(), iceberg=bool(wanted & set(modes.NAMES)))
         for family, (names, run) in FAMILIES.items():
+            if not wanted.intersection(names):
+                continue
             watch.reset()
             machine.reset_java_peak(workshop.java)
             run(workshop, sizes, wanted, results)
             if watch.peak:
                 results.peaks[family] = watch.peak
-            if wanted.intersection(names) and (java := machine.java_peak(workshop.java)):
+            if java := machine.java_peak(workshop.java):
                 results.java_peaks[family] = java
             # Of a run that is ended early, this is what there is.
             results.save(folder / "results.json", {"family": family})

@@ -6,6 +6,7 @@ deleted, the others only ever updated, so that each change is what it says it is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -168,6 +169,8 @@ def _arrive(
     spark: SparkSession, table: Table, given: DataFrame, folder: Path, files: int | None = None
 ) -> Path:
     table.batch += 1
+    # A first load arrives in many batches, as a snapshot's rows do.
+    arrival = f"{table.batch * ARRIVALS}L" if table.batch else f"seq div {ARRIVALS}L"
     second, micro = f"(seq div {BATCH_POSITIONS}L)", f"(seq % {BATCH_POSITIONS}L)"
     events = given.selectExpr("*", "xxhash64(id, seq) as value").selectExpr(
         "id",
@@ -178,8 +181,7 @@ def _arrive(
         f"timestamp_micros({FIRST_SECOND}000000L + {second} * 1000000000L + {micro}) as changed_at",
         "flag",
         "seq",
-        # A first load arrives in many batches, as a snapshot's rows do.
-        f"{f'{table.batch * ARRIVALS}L' if table.batch else f'seq div {ARRIVALS}L'} as batch",
+        f"{arrival} as batch",
     )
     if table.batch:
         events = events.coalesce(1)
@@ -207,13 +209,14 @@ def living_rows(spark: SparkSession, table: Table) -> DataFrame:
     )
 
 
-def fingerprint(frame: DataFrame) -> tuple[int, str]:
+def fingerprint(frame: DataFrame, columns: Mapping[str, str] = COLUMNS) -> tuple[int, str]:
     """Returns count and sum of hashes of rows: equal for equal rows in any order.
 
     Args:
         frame: Rows with the columns of the table.
+        columns: These columns, with their types.
     """
-    typed = [f"cast({name} as {kind})" for name, kind in COLUMNS.items()]
+    typed = [f"cast({name} as {kind})" for name, kind in columns.items()]
     row = frame.selectExpr(
         "count(*)", f"cast(sum(cast(xxhash64({', '.join(typed)}) as decimal(20, 0))) as string)"
     ).first()

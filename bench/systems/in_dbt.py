@@ -7,7 +7,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bench.data import COLUMNS, SCHEMA, Table
 from bench.session import CATALOG, Project, Timing, Workshop, as_yaml
@@ -219,6 +219,7 @@ class Keyed:
     """A table of this package whose rows move to other keys, with resolver and history."""
 
     name = "cdc_history"
+    columns: ClassVar = {"id": "bigint", "name": "string", "city": "string"}
 
     def __init__(self, workshop: Workshop, raw: str) -> None:
         self.workshop = workshop
@@ -228,12 +229,11 @@ class Keyed:
             "key_changes": True,
             "arrival": "batch",
         }
-        columns = {"id": "bigint", "name": "string", "city": "string"}
         source = {
             "name": "moved",
             "identifier": raw,
             "config": {"meta": {"cdc": declaration}},
-            "columns": [{"name": name, "data_type": kind} for name, kind in columns.items()],
+            "columns": [{"name": name, "data_type": kind} for name, kind in self.columns.items()],
         }
         history = {
             "name": "moved_history",

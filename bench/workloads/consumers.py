@@ -28,8 +28,6 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
-    if not wanted & set(NAMES):
-        return
     for rows in scale.consumer_sizes:
         _measure(workshop, scale, Table(f"out{rows}", rows), results)
 

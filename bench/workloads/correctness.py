@@ -26,8 +26,6 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
-    if "C" not in wanted:
-        return
     table = Table("hard", ROWS)
     systems: list[System] = [
         Cdc(workshop, [table], history=False),

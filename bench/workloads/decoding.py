@@ -31,8 +31,6 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
-    if "D" not in wanted:
-        return
     for name, form in FORMATS.items():
         _write(workshop, name, form, scale.messages)
     project = _project(workshop)

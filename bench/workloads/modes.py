@@ -31,8 +31,6 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
-    if not wanted & set(NAMES):
-        return
     for kind, changes in (
         ("anywhere", Changes(scale.changes)),
         ("newest", Changes(scale.changes, NEWEST)),

@@ -30,8 +30,6 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
-    if not wanted & set(NAMES):
-        return
     # The single table warms up the others.
     single = Table(f"single{scale.single_rows}", scale.single_rows)
     changes = Changes(max(1, scale.single_rows // 10))

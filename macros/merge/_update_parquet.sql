@@ -65,13 +65,6 @@
 {%- endmacro %}
 
 
-{#- Whether a final table reads a staging model, and no history. -#}
-{% macro _reads_events(node) -%}
-    {{ return("macro.cdc.current" in node.depends_on.macros
-        and graph.nodes[node.depends_on.nodes[0]].resource_type != "snapshot") }}
-{%- endmacro %}
-
-
 {#-
     The hook of the embedded Spark's adapter after dbt itself has built an incremental model: reads what is left of a large load, and notes the
     files of plain Parquet. What the model's own hooks wrote is no state that later builds may trust: without its files in the checkpoint,
@@ -82,11 +75,9 @@
     {%- if "macro.cdc.current" in model.depends_on.macros and cdc._is_parquet(model) and not hooks -%}
         {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
         {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
-    {%- elif cdc._reads_events(model) and cdc._read_checkpoint(this).get("part") -%}
-        {%- do adapter.note_created(this) -%}
-        {%- do cdc._update_current(model) -%}
+    {%- elif cdc._reads_events(model) -%}
+        {%- do cdc._finish_load(cdc._update_current) -%}
     {%- endif -%}
-    {%- do cdc._end_load() -%}
 {%- endmacro %}
 
 

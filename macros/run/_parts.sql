@@ -25,7 +25,7 @@
 
 {#-
     Stops a first load that goes on under another declaration: the rows that are there, and those that are not, are what the former one made of
-    the events. A full refresh begins anew.
+    the events. A full refresh starts over.
 -#}
 {% macro _refuse_other_load(spec, d, checkpoint) -%}
     {%- set load = (checkpoint.get("part") or {}).get("load") -%}
@@ -147,23 +147,42 @@
     part.
 -#}
 {% macro sparkcdc__first_query(compiled_code) -%}
-    {%- set above = graph.nodes.get(model.depends_on.nodes[0]) if "macro.cdc.current" in model.depends_on.macros else none -%}
-    {%- if above is none or above.resource_type == "snapshot" -%}
+    {%- if not cdc._reads_events(model) -%}
         {{ return(compiled_code) }}
     {%- endif -%}
     {%- set window = cdc._first_window(cdc._first_lives_spec(model), model) -%}
     {%- if not window.goes_on -%}
         {{ return(compiled_code) }}
     {%- endif -%}
-    {{ return(cdc._first_lives(cdc._lives_spec_of_declaration(model, above.relation_name), window.read_to)) }}
+    {{ return(cdc._first_lives(cdc._lives_spec_of_declaration(
+        model, graph.nodes[model.depends_on.nodes[0]].relation_name
+    ), window.read_to)) }}
+{%- endmacro %}
+
+
+{#- Whether a final table reads a staging model, and no history. -#}
+{% macro _reads_events(node) -%}
+    {%- set above = graph.nodes.get(node.depends_on.nodes | first) if "macro.cdc.current" in node.depends_on.macros else none -%}
+    {{ return(above is not none and above.resource_type != "snapshot") }}
 {%- endmacro %}
 
 
 {#- The hook of the embedded Spark's adapter after a history was created: reads what is left. -#}
 {% macro sparkcdc__first_snapshot_done() -%}
-    {%- if config.get("strategy") == "cdc.scd2" and cdc._read_checkpoint(this).get("part") -%}
+    {%- if config.get("strategy") == "cdc.scd2" -%}
+        {%- do cdc._finish_load(cdc._update_history) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    Reads what is left of a load whose first part has created the table of this node.
+      update   the macro that brings the table up to date
+-#}
+{% macro _finish_load(update) -%}
+    {%- if cdc._read_checkpoint(this).get("part") -%}
         {%- do adapter.note_created(this) -%}
-        {%- do cdc._update_history(model) -%}
+        {%- do update(model) -%}
     {%- endif -%}
     {%- do cdc._end_load() -%}
 {%- endmacro %}

@@ -644,28 +644,28 @@ class TestChangesOfIceberg:
         name = f"{CATALOG}.{project.test_schema}.flink"
         folder = warehouse.with_name("iceberg") / project.test_schema / "flink"
 
-        def told(*keys: int) -> pa.Table:
+        def flink_rows(*keys: int) -> pa.Table:
             found = {"id": keys, "data": [key % 10 for key in keys]}
             return pa.table({k: pa.array(v, pa.int32()) for k, v in found.items()})
 
-        iceberg_files.commit(spark, name, folder, rows=told(12, 13, 14))
+        iceberg_files.commit(spark, name, folder, rows=flink_rows(12, 13, 14))
         run_dbt(["run", "--select", "flink_feed"])
         iceberg_files.commit(
             spark,
             name,
             folder,
-            rows=told(15),
+            rows=flink_rows(15),
             deleted_places=[0],
-            deleted_keys=told(15, 14).select(["id"]),
+            deleted_keys=flink_rows(15, 14).select(["id"]),
         )
         # A row that is inserted, deleted and inserted by one commit: both deletes, one row left.
         iceberg_files.commit(
             spark,
             name,
             folder,
-            rows=told(17, 17),
+            rows=flink_rows(17, 17),
             deleted_places=[0],
-            deleted_keys=told(17).select(["id"]),
+            deleted_keys=flink_rows(17).select(["id"]),
         )
         run_dbt(["run", "--select", "flink_feed"])
         assert rows(project, f"select id, data from {name} order by id") == [

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import progress
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt, write_file
 
@@ -67,8 +66,6 @@ class TestInParts(Changes):
         message = next(r.message for r in refused if r.node.name == "alone_final")
         assert "the first load of" in message and "--full-refresh --select alone_final" in message
         write_file(SOURCES + READERS, project.project_root, "models", "sources.yml")
-        lines: list[str] = []
-        monkeypatch.setattr(progress, "_note", lines.append)
         run_dbt(["build"])
         self.check(project, events)
         for table in ("beside_final", "numbered_final"):
