@@ -98,12 +98,14 @@ from {{ "founded_events" if finds_orphans else "arrived_events" }}
 new_events as (
     {{ cdc._new_events(dict(spec, reads_all=true), until=until) | indent(4) }}
 ),
-
+{% if spec.folded %}
+{{ cdc._split_events(spec) }}
+{%- else %}
 events as (
     select * from new_events
-    {%- if spec.truncated %}
     where _op <> 'T'
-),
+)
+{%- if spec.truncated %},
 
 truncates as (
     select distinct
@@ -112,6 +114,7 @@ truncates as (
         _event_id
     from new_events
     where _op = 'T'
-    {%- endif %}
 )
+{%- endif %}
+{%- endif %}
 {%- endmacro %}

@@ -21,6 +21,8 @@
       spec.counted      whether events say if they are new (_is_new), and versions what the new ones did (_effects)
       spec.lives        whether a version is a whole row lifetime, whose events keep all their values
       spec.splits       whether keys whose only event is a full image are folded apart, see `_sole_versions`: pays where there are many
+      spec.folded       the keys that are not such, where they are known beforehand, see `_with_first_facts`: `events` has no others, and
+                        where there are none it is not read
 -#}
 {% macro _versions(spec) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
@@ -31,7 +33,12 @@
     {%- set resolves = spec.partial and spec.value_columns -%}
     {%- set nothing_before = "coalesce(__cdc_previous._is_end or __cdc_previous._op = 'B', true)" -%}
     {%- set before = "lag(_values) over (" ~ event_order ~ ")" if resolves else "__cdc_previous._values" -%}
-    {%- set kept = (spec.value_columns if spec.keeps_images else []) if spec.lives else cdc._untracked(spec) -%}
+    {%- set kept = cdc._kept_columns(spec) -%}
+{%- if spec.folded and not spec.folded.count %}
+versions as (
+    {{ cdc._sole_versions(spec) | indent(4) }}
+)
+{%- else %}
 {%- if spec.truncated %}
 truncate_positions as (
     select collect_list(struct(_seq, {{ times }}_event_id)) as _positions
@@ -86,16 +93,22 @@ timed_events as (
 ),
 {%- endif %}
 
-{%- if spec.splits %}
+{%- set splits = spec.splits and not spec.folded %}
+{%- if splits %}
 
 placed_events as (
     select
         *,
-        _op in ('I', 'U')
-        and coalesce(size(_unset) = 0, false)
+        {{ cdc._is_full_image() }}
         and lag(true) over ({{ event_order }}) is null
         and lead(true) over ({{ event_order }}) is null as __cdc_is_sole
     from timed_events
+),
+
+sole_events as (
+    select *
+    from placed_events
+    where __cdc_is_sole
 ),
 
 other_events as (
@@ -113,7 +126,7 @@ repeated_events as (
             lag(struct(_seq, _event_id, _is_end)) over ({{ event_order }}) = struct(_seq, _event_id, _is_end),
             false
         ) as _is_repeated
-    from {{ "other_events" if spec.splits else "timed_events" }}
+    from {{ "other_events" if splits else "timed_events" }}
 ),
 
 neighboring_events as (
@@ -260,11 +273,12 @@ versions as (
         {{ "coalesce(_state._event_id, _first_event_id)" if spec.stateful else "_first_event_id" }} as _event_id,
         lead(_version) over ({{ version_order }}) is null as _cdc_is_latest
     from remembered_events
-    {%- if spec.splits and not spec.lives %}
+    {%- if (splits or spec.folded) and not spec.lives %}
     union all
     {{ cdc._sole_versions(spec) | indent(4) }}
     {%- endif %}
 )
+{%- endif %}
 {%- endmacro %}
 
 
@@ -279,21 +293,35 @@ select
     _values.{{ cdc._quoted(column) }},
     {%- endfor %}
     _seq,
-    null as _seq_end,
+    if(true, null, _seq) as _seq_end,
     {{ spec.time }} as _cdc_created_at,
     _seq as _cdc_seq,
-    null as _events,
+    {{ cdc._no_events(spec) }} as _events,
     {%- if spec.counted %}
     {{ cdc._sole_effects() }} as _effects,
     {%- endif %}
     {{ cdc._version_id(spec, "_event_id") }} as dbt_scd_id,
     {{ spec.time }} as dbt_updated_at,
     {{ spec.time }} as dbt_valid_from,
-    null as dbt_valid_to,
+    if(true, null, {{ spec.time }}) as dbt_valid_to,
     _event_id,
     true as _cdc_is_latest
-from placed_events
-where __cdc_is_sole
+from sole_events
+{%- endmacro %}
+
+
+{#- What a version without `_events` has in their place: NULL of their type. -#}
+{% macro _no_events(spec) -%}
+    {%- set kept = cdc._kept_columns(spec) -%}
+    {%- set fields = ["_seq", "_op", "_event_id"] + (["_ts"] if spec.time == "_ts" else []) + ["_unset"] -%}
+    {%- if kept -%}{%- do fields.append(cdc._image_of(spec, kept) ~ " as _image") -%}{%- endif -%}
+    {{ return("if(true, null, array(struct(" ~ (fields | join(", ")) ~ ")))") }}
+{%- endmacro %}
+
+
+{#- The columns whose values a remembered event keeps. -#}
+{% macro _kept_columns(spec) -%}
+    {{ return((spec.value_columns if spec.keeps_images else []) if spec.lives else cdc._untracked(spec)) }}
 {%- endmacro %}
 
 

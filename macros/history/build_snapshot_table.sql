@@ -6,13 +6,19 @@
     {%- set spec = cdc._declared_spec(model, sql, cdc._relation_of(model)) -%}
     {%- do cdc._drop_tombstones(spec) -%}
     {%- set window = cdc._first_window(spec, model) -%}
-with {{ cdc._all_events(spec, window.read_to) }},
+    {{ return(cdc._first_versions(cdc._with_first_facts(spec, window), window.read_to)) }}
+{%- endmacro %}
+
+
+{#- All versions of all events up to where a first build reads. -#}
+{% macro _first_versions(spec, until) -%}
+with {{ cdc._all_events(spec, until) }},
 
 {{ cdc._versions(dict(spec, splits=true)) }}
 
 select {{ cdc._column_list(cdc._history_columns(spec)) }}
 from versions
-where dbt_scd_id is not null
+where _seq is not null
 {%- endmacro %}
 
 

@@ -215,6 +215,11 @@ left join known_lives as known on {{ cdc._same(spec.key_columns, "lives", "known
 {% macro _lives(spec) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
     {%- set time = spec.time -%}
+{%- if spec.folded and not spec.folded.count %}
+lives as (
+    {{ cdc._sole_lives(spec) | indent(4) }}
+)
+{%- else %}
 {{ cdc._versions(spec) }},
 {%- if spec.truncated %}
 
@@ -288,7 +293,7 @@ lives as (
         {%- endif %}
         if(_is_living or _end is not null, 'U', 'D') as _op
     from kept_lives
-    {%- if spec.splits %}
+    {%- if spec.splits or spec.folded %}
     union all
     {{ cdc._sole_lives(spec) | indent(4) }}
     {%- endif %}
@@ -321,6 +326,7 @@ lives as (
     where _seq is not null
     {%- endif %}
 )
+{%- endif %}
 {%- endmacro %}
 
 
@@ -334,15 +340,14 @@ select
     {{ spec.time }} as _cdc_created_at,
     {{ spec.time }} as _cdc_updated_at,
     _seq as _cdc_seq,
-    null as _cdc_deleted_at,
-    null as _events,
+    if(true, null, {{ spec.time }}) as _cdc_deleted_at,
+    {{ cdc._no_events(spec) }} as _events,
     _event_id,
     {%- if spec.counted %}
     {{ cdc._sole_effects() }} as _effects,
     {%- endif %}
     'U' as _op
-from placed_events
-where __cdc_is_sole
+from sole_events
 {%- endmacro %}
 
 

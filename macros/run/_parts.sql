@@ -144,19 +144,18 @@
 
 {#-
     The hook of the embedded Spark's adapter for the query that a model is created with: of a large final table without a history the first
-    part.
+    part, planned for what its events are.
 -#}
 {% macro sparkcdc__first_query(compiled_code) -%}
     {%- if not cdc._reads_events(model) -%}
         {{ return(compiled_code) }}
     {%- endif -%}
     {%- set window = cdc._first_window(cdc._first_lives_spec(model), model) -%}
-    {%- if not window.goes_on -%}
+    {%- if not window.goes_on and (window.few is not false or config.get("materialized") != "incremental") -%}
         {{ return(compiled_code) }}
     {%- endif -%}
-    {{ return(cdc._first_lives(cdc._lives_spec_of_declaration(
-        model, graph.nodes[model.depends_on.nodes[0]].relation_name
-    ), window.read_to)) }}
+    {%- set spec = cdc._lives_spec_of_declaration(model, graph.nodes[model.depends_on.nodes[0]].relation_name) -%}
+    {{ return(cdc._first_lives(cdc._with_first_facts(spec, window), window.read_to)) }}
 {%- endmacro %}
 
 
@@ -170,6 +169,7 @@
 {#- The hook of the embedded Spark's adapter after a history was created: reads what is left. -#}
 {% macro sparkcdc__first_snapshot_done() -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
+        {%- do cdc._refuse_torn_load(this, model, "_cdc_is_latest") -%}
         {%- do cdc._finish_load(cdc._update_history) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -18,11 +18,27 @@
     {%- elif probe.read_to is not none and probe.read_to < read_to -%}
         {#- The sequence fell, which the table itself has to refuse. -#}
         {{ return(false) }}
+    {%- elif cdc._got_rows_behind(reader) -%}
+        {#- The table reads what was appended with an arrival that it has read already. -#}
+        {{ return(false) }}
     {%- elif probe.raw_rows > cdc._rows_without_checkpoint() -%}
         {#- So that the next look does not go over all of them again, for a table that seldom has any. -#}
-        {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, read_to=probe.read_to), reader.checkpoint) -%}
+        {%- do cdc._commit_checkpoint(reader.target, dict(
+            reader.checkpoint, read_to=probe.read_to, raw_version=probe.raw_version
+        ), reader.checkpoint) -%}
     {%- endif -%}
     {{ return(true) }}
+{%- endmacro %}
+
+
+{#- Whether the log tells of rows, since a table read its raw table, that lie before the place that it has read to. -#}
+{% macro _got_rows_behind(reader) -%}
+    {%- set checkpoint = reader.checkpoint -%}
+    {%- if checkpoint.get("raw_version") is none -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- set appended = cdc._appended(reader.declaration, checkpoint.read_to, checkpoint.raw_version) -%}
+    {{ return(appended is not none and appended[3] is not none and appended[3] <= checkpoint.read_to) }}
 {%- endmacro %}
 
 
@@ -70,7 +86,7 @@
 
 {#-
     What a raw table has that one of its readers has not read: the newest arrival for each declared table (`newest`) and of all rows
-    (`read_to`), and the number of rows, as looked for from `since` on.
+    (`read_to`), and the number of rows, as looked for from `since` on in the version `raw_version`.
 -#}
 {% macro _probe_shared(d) -%}
     {%- set asked = {} -%}
@@ -84,6 +100,7 @@
         {%- endif -%}
     {%- endfor -%}
     {%- set since = read_to | min -%}
+    {%- set raw_version = cdc._raw_version(d) -%}
     {%- set rows = adapter.rows_if_it_can("select max(" ~ d.arrival ~ "), count(*), " ~ (asked.values() | join(", "))
         ~ " from " ~ d.relation ~ " where " ~ d.arrival ~ " > " ~ since) -%}
     {#- Where one declaration is wrong, each table looks for itself, and that one fails. -#}
@@ -95,7 +112,9 @@
     {%- for table in asked -%}
         {%- do newest.update({table: rows[0][loop.index + 1]}) -%}
     {%- endfor -%}
-    {{ return({"since": since, "newest": newest, "read_to": highest, "raw_rows": rows[0][1]}) }}
+    {{ return({
+        "since": since, "newest": newest, "read_to": highest, "raw_rows": rows[0][1], "raw_version": raw_version,
+    }) }}
 {%- endmacro %}
 
 

@@ -244,6 +244,11 @@
 
 {#- Up to so many rows the work on them is less than planning it, by bench/. -#}
 {% macro _few_rows() -%}
+    {{ return(adapter.dispatch("few_rows", "cdc")()) }}
+{%- endmacro %}
+
+
+{% macro default__few_rows() -%}
     {{ return(20000) }}
 {%- endmacro %}
 

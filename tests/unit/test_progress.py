@@ -20,6 +20,14 @@ def test_more_than_all_is_never_read() -> None:
     assert rows_done(1000, [Stage(1000, 4, 4), Stage(900, 4, 3)]) == 500
 
 
+def test_rows_that_are_read_more_than_once() -> None:
+    looked = [Stage(1000, 4, 4), Stage(0, 2, 2)]
+    assert rows_done(1000, looked, reads=2, folds=False) == 500
+    assert rows_done(1000, [*looked, Stage(600, 4, 2)], reads=2, folds=False) == 800
+    assert rows_done(1000, [*looked, Stage(1000, 4, 4)], reads=2, folds=False) == 1000
+    assert rows_done(1000, [*looked, Stage(1000, 4, 4), Stage(0, 2, 0)], reads=2) == 750
+
+
 def test_a_line() -> None:
     assert described("shop.orders", 0, 2_000_000, 3.0) == (
         "cdc: shop.orders: 0 of 2,000,000 raw rows"

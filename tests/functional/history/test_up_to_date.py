@@ -78,13 +78,17 @@ class TestUpToDate:
         assert self.build() == set()
         # Commits without anything new are looked at, once for both tables.
         project.run_sql(f"delete from {raw} where id = 2")
-        append(spark, raw, [(2, "I", 1, "y", None, 1)], COLUMNS)
         assert self.build() == set()
         assert self.versions(project) == before
+        # Rows that arrive behind what was read are something new, though others read the same log.
+        append(spark, raw, [(4, "I", 3, "w", None, 1)], COLUMNS)
+        assert self.build() == {"stg_items", "stg_alone", "items_history"}
+        self.check(project, (1, "x"), (2, "y"), (4, "w"))
+        assert self.build() == set()
 
         append(spark, raw, [(3, "I", 2, "z", None, 2)], COLUMNS)
         assert self.build() == {"stg_items", "stg_alone", "items_history"}
-        self.check(project, (1, "x"), (2, "y"), (3, "z"))
+        self.check(project, (1, "x"), (2, "y"), (3, "z"), (4, "w"))
         for table in TABLES:
             operations = rows(project, f"describe history {{s}}.{table} limit 1")
             assert operations[0][4] == "WRITE", table
@@ -115,7 +119,7 @@ class TestUpToDate:
         for table in TABLES:
             project.run_sql(f"restore table {project.test_schema}.{table} to version as of 0")
             self.build()
-            self.check(project, (1, "x"), (2, "y"), (3, "z"))
+            self.check(project, (1, "x"), (2, "y"), (3, "z"), (4, "w"))
 
     def hooks_run(self, project: Any) -> None:
         self.build()

@@ -471,6 +471,18 @@ class SparkCdcAdapter(SparkAdapter):
         handle.load.begin_part(rows, left)
 
     @available.parse_none
+    def expect_reads(self, reads: int, folds: bool) -> None:
+        """Notes what the load that is reported does with its rows.
+
+        Args:
+            reads: How often it reads them.
+            folds: Whether it folds them after that.
+        """
+        load = self.connections.get_thread_connection().handle.load
+        if load is not None:
+            load.expect(reads, folds)
+
+    @available.parse_none
     def end_load(self) -> None:
         """Ends the report of a load."""
         self.connections.get_thread_connection().handle.end_load()

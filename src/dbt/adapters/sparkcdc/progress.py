@@ -34,15 +34,19 @@ class Stage(NamedTuple):
     done: int
 
 
-def rows_done(rows: int, stages: Iterable[Stage]) -> int:
+def rows_done(rows: int, stages: Iterable[Stage], reads: int = 1, folds: bool = True) -> int:
     """Estimates how many of a part's rows are done: reading is one half, folding and writing one.
 
     Args:
         rows: Raw rows of the part.
         stages: The stages of its jobs so far.
+        reads: How often the rows are read.
+        folds: Whether they are folded; otherwise they are written as they are read.
     """
     found = list(stages)
-    read = min(sum(stage.rows for stage in found), rows)
+    read = min(sum(stage.rows for stage in found) / reads, rows)
+    if not folds:
+        return round(read)
     folding = [stage for stage in found if not stage.rows]
     tasks = sum(stage.tasks for stage in folding)
     folded = sum(stage.done for stage in folding) / tasks if tasks and read >= rows else 0
@@ -100,6 +104,7 @@ class Load:
         self._say = say or _note
         self._began = time.monotonic()
         self._done = self._rows = self._total = 0
+        self._reads, self._folds = 1, True
         self._group = ""
         self._ended = Event()
         self._thread: Thread | None = None
@@ -113,6 +118,7 @@ class Load:
         """
         self._done, self._rows, self._total = self._done + self._rows, rows, left
         self._total += self._done
+        self._reads, self._folds = 1, True
         if self._done and self._thread is None:
             self._report(self._done)
         if not hasattr(self._spark, "_jsparkSession"):  # Spark Connect says nothing of stages
@@ -122,6 +128,15 @@ class Load:
         if self._thread is None:
             self._thread = Thread(target=self._watch, name=f"load {self.table}", daemon=True)
             self._thread.start()
+
+    def expect(self, reads: int, folds: bool) -> None:
+        """Notes what the part does with its rows.
+
+        Args:
+            reads: See `rows_done`.
+            folds: See `rows_done`.
+        """
+        self._reads, self._folds = reads, folds
 
     def end(self) -> None:
         """Ends the load."""
@@ -134,7 +149,7 @@ class Load:
         seconds = SECONDS if sys.stdout.isatty() else SECONDS_IN_A_LOG
         while not self._ended.wait(seconds):
             try:
-                done = rows_done(self._rows, self._stages())
+                done = rows_done(self._rows, self._stages(), self._reads, self._folds)
             except Exception:  # Java is gone: the load itself reports that
                 return
             self._report(self._done + done)

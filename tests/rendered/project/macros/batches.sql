@@ -5,6 +5,18 @@
 {%- endmacro %}
 
 
+{#- A large first build, of which a query has found how many keys have anything but one full image. -#}
+{% macro large_first_build(node_of, events, folded, lives=false) -%}
+    {%- if not execute -%}{{ return("") }}{%- endif -%}
+    {%- set traits = {"truncated": false, "folded": {"relation": "cdc_folded_keys_1", "count": folded}} -%}
+    {%- if lives -%}
+        {{ return(cdc._first_lives(dict(cdc._lives_spec_of_declaration(node_of, events), **traits), 9)) }}
+    {%- endif -%}
+    {%- set spec = cdc._declared_spec(node_of, "select * from " ~ events, cdc._relation_of(node_of)) -%}
+    {{ return(cdc._first_versions(dict(spec, **traits), 9)) }}
+{%- endmacro %}
+
+
 {% macro batch_of_history(history, truncates=0, partial=true, traits={}) -%}
     {%- if not execute -%}{{ return("") }}{%- endif -%}
     {%- set node = cdc._node_of(history) -%}

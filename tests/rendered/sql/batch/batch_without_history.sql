@@ -117,6 +117,7 @@ events as (
 ),
 
 
+
 timed_events as (
     select
         *,

@@ -145,6 +145,7 @@ events as (
 ),
 
 
+
 truncate_positions as (
     select collect_list(struct(_seq, _ts, _event_id)) as _positions
     from truncates

@@ -37,6 +37,7 @@ truncates as (
 ),
 
 
+
 truncate_positions as (
     select collect_list(struct(_seq, _event_id)) as _positions
     from truncates
@@ -73,11 +74,16 @@ timed_events as (
 placed_events as (
     select
         *,
-        _op in ('I', 'U')
-        and coalesce(size(_unset) = 0, false)
+        _op in ('I', 'U') and coalesce(size(_unset) = 0, false)
         and lag(true) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) is null
         and lead(true) over (partition by `_row_id` order by _seq, _is_end, _event_id, _op) is null as __cdc_is_sole
     from timed_events
+),
+
+sole_events as (
+    select *
+    from placed_events
+    where __cdc_is_sole
 ),
 
 other_events as (
@@ -241,12 +247,11 @@ lives as (
         _seq as _cdc_created_at,
         _seq as _cdc_updated_at,
         _seq as _cdc_seq,
-        null as _cdc_deleted_at,
-        null as _events,
+        if(true, null, _seq) as _cdc_deleted_at,
+        if(true, null, array(struct(_seq, _op, _event_id, _unset))) as _events,
         _event_id,
         'U' as _op
-    from placed_events
-    where __cdc_is_sole
+    from sole_events
     union all
     select
         null as `_row_id`,

@@ -38,6 +38,7 @@ truncates as (
 ),
 
 
+
 truncate_positions as (
     select collect_list(struct(_seq, _ts, _event_id)) as _positions
     from truncates
@@ -75,11 +76,16 @@ timed_events as (
 placed_events as (
     select
         *,
-        _op in ('I', 'U')
-        and coalesce(size(_unset) = 0, false)
+        _op in ('I', 'U') and coalesce(size(_unset) = 0, false)
         and lag(true) over (partition by `id` order by _seq, _is_end, _event_id, _op) is null
         and lead(true) over (partition by `id` order by _seq, _is_end, _event_id, _op) is null as __cdc_is_sole
     from timed_events
+),
+
+sole_events as (
+    select *
+    from placed_events
+    where __cdc_is_sole
 ),
 
 other_events as (
@@ -250,12 +256,11 @@ lives as (
         _ts as _cdc_created_at,
         _ts as _cdc_updated_at,
         _seq as _cdc_seq,
-        null as _cdc_deleted_at,
-        null as _events,
+        if(true, null, _ts) as _cdc_deleted_at,
+        if(true, null, array(struct(_seq, _op, _event_id, _ts, _unset, _values as _image))) as _events,
         _event_id,
         'U' as _op
-    from placed_events
-    where __cdc_is_sole
+    from sole_events
     union all
     select
         null as `id`,

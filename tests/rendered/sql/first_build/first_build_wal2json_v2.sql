@@ -78,11 +78,16 @@ timed_events as (
 placed_events as (
     select
         *,
-        _op in ('I', 'U')
-        and coalesce(size(_unset) = 0, false)
+        _op in ('I', 'U') and coalesce(size(_unset) = 0, false)
         and lag(true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) is null
         and lead(true) over (partition by `_entity_id` order by _seq, _is_end, _event_id, _op) is null as __cdc_is_sole
     from timed_events
+),
+
+sole_events as (
+    select *
+    from placed_events
+    where __cdc_is_sole
 ),
 
 other_events as (
@@ -200,20 +205,19 @@ versions as (
         _values.`name`,
         _values.`seen_at`,
         _seq,
-        null as _seq_end,
+        if(true, null, _seq) as _seq_end,
         _ts as _cdc_created_at,
         _seq as _cdc_seq,
-        null as _events,
+        if(true, null, array(struct(_seq, _op, _event_id, _ts, _unset))) as _events,
         md5(to_json(struct(`_entity_id` as key_1, _seq, _event_id as _first_event_id), map('timeZone', 'UTC'))) as dbt_scd_id,
         _ts as dbt_updated_at,
         _ts as dbt_valid_from,
-        null as dbt_valid_to,
+        if(true, null, _ts) as dbt_valid_to,
         _event_id,
         true as _cdc_is_latest
-    from placed_events
-    where __cdc_is_sole
+    from sole_events
 )
 
 select `_entity_id`, `id`, `name`, `seen_at`, `_seq`, `_seq_end`, `_cdc_created_at`, `_cdc_seq`, `_events`, `dbt_scd_id`, `dbt_updated_at`, `dbt_valid_from`, `dbt_valid_to`, `_event_id`, `_cdc_is_latest`
 from versions
-where dbt_scd_id is not null
+where _seq is not null
