@@ -21,6 +21,7 @@ from bench.workloads import (
     decoding,
     erasures,
     keys,
+    latency,
     merges,
     modes,
     schedule,
@@ -35,6 +36,7 @@ KEPT = {
     "medium": ("medium.json", "benchmarks_medium"),
     "lake": ("lake.json", "benchmarks_lake"),
     "loads": ("loads.json", "benchmarks_loads"),
+    "live": ("live.json", "benchmarks_live"),
 }
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
@@ -45,6 +47,7 @@ FAMILIES = {
     "modes": (modes.NAMES, modes.run),
     "erasures": (erasures.NAMES, erasures.run),
     "keys": (keys.NAMES, keys.run),
+    "latency": (latency.NAMES, latency.run),
 }
 
 

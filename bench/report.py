@@ -24,6 +24,7 @@ COLORS = {
     "dbt_recipe": "#c1440e",
     "dbt_recipe_dv": "#e8985e",
     "pyspark_merge": "#d9b44a",
+    "foreach_batch": "#d9b44a",
     "duckdb": "#5b6c8f",
     "delta_rs": "#9a7aa0",
     "spark_merge": "#b5b5b5",

@@ -21,6 +21,7 @@ SYSTEMS = (
     "dbt_recipe",
     "dbt_recipe_dv",
     "pyspark_merge",
+    "foreach_batch",
     "duckdb",
     "delta_rs",
     "spark_merge",
