@@ -21,6 +21,7 @@ from bench.workloads import (
     decoding,
     erasures,
     keys,
+    landing_rate,
     latency,
     merges,
     modes,
@@ -48,6 +49,7 @@ FAMILIES = {
     "erasures": (erasures.NAMES, erasures.run),
     "keys": (keys.NAMES, keys.run),
     "latency": (latency.NAMES, latency.run),
+    "landing": (landing_rate.NAMES, landing_rate.run),
 }
 
 

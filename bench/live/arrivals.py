@@ -163,6 +163,8 @@ class Latency:
         return cls(
             len(ordered),
             int(np.isinf(ordered).sum()),
-            *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)),
+            percentile(ordered, 0.5),
+            percentile(ordered, 0.95),
+            percentile(ordered, 0.99),
             bool(last > GROWTH * first and last > first + GROWN_SECONDS),
         )

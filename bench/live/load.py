@@ -45,7 +45,8 @@ CREATE = """
 """
 ROWS = """
     insert into {table}
-    select id, 'customer ' || md5(id::text), 'city ' || id %% 500, (id %% 10000000) / 100.0, 0, now()
+    select id, 'customer ' || md5(id::text), 'city ' || id %% 500, (id %% 10000000) / 100.0, 0,
+        clock_timestamp()
     from unnest(%(ids)s::bigint[]) as id
 """
 # One statement is one transaction and one round trip.
@@ -110,6 +111,11 @@ class Phase:
     def size(self) -> int:
         """Changes of a transaction."""
         return self.rate // self.a_second
+
+    @property
+    def count(self) -> int:
+        """Number of changes, with the one of each table that ends the phase."""
+        return self.transactions * self.size + self.tables
 
     @property
     def last_version(self) -> int:

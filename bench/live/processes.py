@@ -54,7 +54,9 @@ class Child:
         if self.process.poll() not in (None, 0):
             text = self.log.read_text(encoding="utf-8", errors="replace").strip()
             name = self.log.stem
-            raise RuntimeError(f"{name} ended with {self.process.returncode}: {text[-LOG_CHARACTERS:]}")
+            raise RuntimeError(
+                f"{name} ended with {self.process.returncode}: {text[-LOG_CHARACTERS:]}"
+            )
 
     def wait(self) -> None:
         """Waits for its end; raises RuntimeError where that was an error."""

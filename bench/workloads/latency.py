@@ -53,13 +53,11 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         try:
             with database(_phases(scale)[-1]) as source:
                 _measure(workshop, scale, name, source, folder, results)
-        except Exception as exc:
+        except NoServer as exc:
             for rate in scale.live_rates:
-                if name not in results.details.get(row_name(rate), {}):
-                    results.fail(row_name(rate), name, exc)
-            if isinstance(exc, NoServer):
-                # The other systems would have none either.
-                continue
+                results.skip(row_name(rate), name, str(exc))
+        except Exception as exc:
+            _fail_others(scale, name, exc, results)
         shutil.rmtree(folder / "landing", ignore_errors=True)
 
 
@@ -106,10 +104,15 @@ def _measure(
     if len(measured) == len(scale.live_rates):
         results.judge(measured, name, _is_right(workshop, source, system))
     else:
-        slower = RuntimeError(f"{measured[-1] if measured else 'a lower rate'} was the last")
-        for rate in scale.live_rates:
-            if name not in results.details.get(row_name(rate), {}):
-                results.fail(row_name(rate), name, slower)
+        problem = RuntimeError("not measured, for a lower rate was too much already")
+        _fail_others(scale, name, problem, results)
+
+
+def _fail_others(scale: Scale, name: str, problem: Exception, results: Results) -> None:
+    """Keeps for the rates that were not measured why not."""
+    for rate in scale.live_rates:
+        if name not in results.details.get(row_name(rate), {}):
+            results.fail(row_name(rate), name, problem)
 
 
 def _have(logs: list[Log], version: int) -> bool:
