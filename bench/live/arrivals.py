@@ -104,7 +104,7 @@ def latencies(committed: pd.DataFrame, arrived: pd.DataFrame) -> pd.Series:
         committed: `id`, `version` and time `at` of changes, whose order is kept.
         arrived: `id`, `version` and time `at` of rows.
     """
-    newest_first = arrived.sort_values("version", ascending=False)
+    newest_first = arrived.astype({"at": "float64"}).sort_values("version", ascending=False)
     # A version is there as soon as a later one is.
     first = newest_first.assign(arrived_at=newest_first.groupby("id")["at"].cummin())
     kinds = {"id": "int64", "version": "int64"}
