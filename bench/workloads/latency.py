@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import statistics
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from bench.live import arrivals
 from bench.live.arrivals import Latency, Log
 from bench.live.load import LAST, Phase, table_name
 from bench.live.processes import COMPARED, Child, Database, NoServer, database, running, until
-from bench.live.systems import INTERVAL, ForeachBatch, System, Watched
+from bench.live.systems import ForeachBatch, System, Watched
 from bench.results import Results
 from bench.scales import Scale
 from bench.session import Timing, Workshop
@@ -47,22 +46,28 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         wanted: Names of workloads.
         results: Gets what was measured.
     """
+    phases = phases_of(scale)
     for name in filter(scale.measures, SYSTEMS):
         folder = workshop.folder / "live" / name
         folder.mkdir(parents=True)
         try:
-            with database(_phases(scale)[-1]) as source:
+            with database(phases[-1]) as source:
                 _measure(workshop, scale, name, source, folder, results)
         except NoServer as exc:
             for rate in scale.live_rates:
                 results.skip(row_name(rate), name, str(exc))
         except Exception as exc:
             _fail_others(scale, name, exc, results)
-        shutil.rmtree(folder / "landing", ignore_errors=True)
+        for large in ("landing", "warehouse"):
+            shutil.rmtree(folder / large, ignore_errors=True)
 
 
-def _phases(scale: Scale) -> list[Phase]:
-    """The time of each rate, one after the other."""
+def phases_of(scale: Scale) -> list[Phase]:
+    """Returns the time of each rate, one after the other.
+
+    Args:
+        scale: The rates.
+    """
     phase = Phase(1, 0, scale.live_tables, scale.live_rows)
     phases = []
     for rate in scale.live_rates:
@@ -71,10 +76,11 @@ def _phases(scale: Scale) -> list[Phase]:
     return phases
 
 
-def _system(name: str, folder: Path, landing: Path, tables: int) -> System:
-    if name == ForeachBatch.name:
-        return ForeachBatch(folder, landing, tables)
-    return Watched(folder, landing, tables, history=name == "cdc_history")
+def _fail_others(scale: Scale, name: str, problem: Exception, results: Results) -> None:
+    """Keeps for the rates that were not measured why not."""
+    for rate in scale.live_rates:
+        if name not in results.details.get(row_name(rate), {}):
+            results.fail(row_name(rate), name, problem)
 
 
 def _measure(
@@ -85,108 +91,117 @@ def _measure(
     folder: Path,
     results: Results,
 ) -> None:
+    """Measures a system at all rates that it keeps up with."""
     landing = folder / "landing"
     landing.mkdir()
     options = ["--snapshot", "--flush-every", str(FLUSH_SECONDS)]
     with running(source.capture(landing, *options), folder / "capture.log") as capture:
-        system = _system(name, folder, landing, scale.live_tables)
+        system: System = (
+            ForeachBatch(folder, landing, scale.live_tables)
+            if name == ForeachBatch.name
+            else Watched(folder, landing, scale.live_tables, history=name == "cdc_history")
+        )
         with running(system.arguments(), folder / f"{name}.log") as builder:
-            children = [capture, builder]
             logs = [Log(system.final(number)) for number in range(scale.live_tables)]
-            if not until(lambda: _have(logs, 0), START_SECONDS, children):
-                raise RuntimeError(f"no tables after {START_SECONDS} s")
-            measured = []
-            for phase in _phases(scale):
-                is_drained = _at_rate(scale, system, source, folder, phase, logs, children, results)
-                if not is_drained:
-                    break
-                measured.append(row_name(phase.rate))
-    if len(measured) == len(scale.live_rates):
-        results.judge(measured, name, _is_right(workshop, source, system))
+            live = _Live(scale, system, source, folder, logs, [capture, builder])
+            if not live.has_all(0, START_SECONDS):
+                raise RuntimeError(f"the tables had no rows after {START_SECONDS} s")
+            keeps_up = all(live.measure(phase, results) for phase in phases_of(scale))
+    if keeps_up:
+        rows = [row_name(rate) for rate in scale.live_rates]
+        results.judge(rows, name, _is_right(workshop, source, system))
     else:
-        problem = RuntimeError("not measured, for a lower rate was too much already")
+        problem = RuntimeError("not tried, for a lower rate was too much already")
         _fail_others(scale, name, problem, results)
 
 
-def _fail_others(scale: Scale, name: str, problem: Exception, results: Results) -> None:
-    """Keeps for the rates that were not measured why not."""
-    for rate in scale.live_rates:
-        if name not in results.details.get(row_name(rate), {}):
-            results.fail(row_name(rate), name, problem)
+@dataclass
+class _Live:
+    """A system at work.
 
+    Attributes:
+        scale: How long it is measured.
+        system: What it is.
+        source: The database whose changes it gets.
+        folder: Its folder, with the landing folder.
+        logs: Those of its final tables.
+        children: The processes that have to run.
+    """
 
-def _have(logs: list[Log], version: int) -> bool:
-    """Whether the row that is written last is in all tables."""
-    for log in logs:
-        rows = log.rows()
-        if not (rows.loc[rows["id"] == LAST, "version"] >= version).any():
-            return False
-    return True
+    scale: Scale
+    system: System
+    source: Database
+    folder: Path
+    logs: Sequence[Log]
+    children: Sequence[Child]
 
+    def has_all(self, version: int, seconds: float) -> bool:
+        """Returns whether everything up to a transaction arrives in time.
 
-def _at_rate(
-    scale: Scale,
-    system: System,
-    source: Database,
-    folder: Path,
-    phase: Phase,
-    logs: list[Log],
-    children: list[Child],
-    results: Results,
-) -> bool:
-    """Measures a rate; returns whether everything has arrived."""
-    sent = source.commit(phase, folder, children)
-    ended = float(sent[-1])
-    is_drained = until(lambda: _have(logs, phase.last_version), scale.live_patience, children)
-    begin = sent[0] + scale.live_warm_up
-    committed = [_measured(phase.committed(n, sent), begin) for n in range(phase.tables)]
-    seconds = [
-        arrivals.latencies(part, log.rows()) for part, log in zip(committed, logs, strict=True)
-    ]
-    all_committed = pd.concat(committed)["at"]
-    latency = Latency.of(all_committed, pd.concat(seconds))
-    last = max(float(log.rows()["at"].max()) for log in logs)
-    more: dict[str, Any] = {
-        **asdict(latency),
-        "committed_a_second": round(phase.size * (len(sent) - 1) / (ended - sent[0]), 1),
-        "drained_seconds": round(max(0.0, last - ended), 1) if is_drained else None,
-        "stages": _stages(system, folder / "landing", committed),
-    }
-    row = row_name(phase.rate)
-    if latency.p95 is None:
-        problem = RuntimeError(
-            f"{latency.missing:,} of {latency.changes:,} changes had not arrived"
-            f" {scale.live_patience} s after the last commit"
-        )
-        results.fail(row, system.name, problem)
-        results.details[row][system.name].update(more)
-    else:
-        results.add(row, system.name, [Timing(latency.p95, latency.p95)], **more)
-    return is_drained
+        Args:
+            version: Number of the transaction, which ended a phase.
+            seconds: How long is waited.
+        """
 
+        def arrived() -> bool:
+            tables = (log.rows() for log in self.logs)
+            return all((rows["version"][rows["id"] == LAST] >= version).any() for rows in tables)
 
-def _measured(committed: pd.DataFrame, begin: float) -> pd.DataFrame:
-    """The changes after the warm-up."""
-    return committed[committed["at"] >= begin].reset_index(drop=True)
+        return until(arrived, seconds, self.children)
 
+    def measure(self, phase: Phase, results: Results) -> bool:
+        """Measures a rate.
 
-def _stages(
-    system: System, landing: Path, committed: list[pd.DataFrame]
-) -> Mapping[str, float | None]:
-    """Median seconds from commit to each place on the way to a final table."""
-    seconds: dict[str, list[float]] = {}
-    raw = Log(system.raw, ("_file",)).rows().groupby("_file")["at"].min() if system.raw else None
-    for number, changes in enumerate(committed):
-        landed = arrivals.landed(landing / table_name(number))
-        places = {"file": landed}
-        if raw is not None:
-            in_raw = landed.assign(at=landed["file"].map(raw))
-            places["raw table"] = in_raw.dropna(subset="at")
-        places |= {name: Log(path).rows() for name, path in system.stages(number).items()}
-        for name, rows in places.items():
-            seconds.setdefault(name, []).extend(arrivals.latencies(changes, rows))
-    medians = {name: statistics.median(found) for name, found in seconds.items()}
-    return {name: round(s, 3) if np.isfinite(s) else None for name, s in medians.items()}
+        Args:
+            phase: The rate.
+            results: Gets what was measured.
+
+        Returns:
+            Whether everything has arrived.
+        """
+        patience = self.scale.live_patience
+        sent = self.source.commit(phase, self.folder, self.children)
+        has_arrived = self.has_all(phase.last_version, patience)
+        begin, end = sent[0] + self.scale.live_warm_up, sent[-1]
+        committed = [phase.committed(number, sent) for number in range(phase.tables)]
+        committed = [part[part["at"] >= begin].reset_index(drop=True) for part in committed]
+        tables = [log.rows() for log in self.logs]
+        seconds = map(arrivals.latencies, committed, tables)
+        latency = Latency.of(pd.concat(committed)["at"], pd.concat(seconds))
+        last = max(float(rows["at"].max()) for rows in tables)
+        known: dict[str, Any] = {
+            **asdict(latency),
+            "committed_a_second": round(phase.size * (len(sent) - 1) / (end - sent[0]), 1),
+            "drained_seconds": round(max(0.0, last - end), 1) if has_arrived else None,
+            "stages": self._stages(committed),
+        }
+        row, name = row_name(phase.rate), self.system.name
+        if latency.p95 is None:
+            behind = f"{latency.missing:,} of {latency.changes:,} changes had not arrived"
+            problem = RuntimeError(f"{behind} {patience} s after the last commit")
+            results.fail(row, name, problem)
+            results.details[row][name].update(known)
+        else:
+            results.add(row, name, [Timing(latency.p95, latency.p95)], **known)
+        return has_arrived
+
+    def _stages(self, committed: Sequence[pd.DataFrame]) -> Mapping[str, float | None]:
+        """Median seconds from commit to each place on the way to a final table."""
+        seconds: dict[str, list[pd.Series]] = {}
+        raw = self.system.raw
+        in_raw = Log(raw, ("_file",)).rows().groupby("_file")["at"].min() if raw else None
+        for number, changes in enumerate(committed):
+            landed = arrivals.landed(self.folder / "landing" / table_name(number))
+            places = {"file": landed}
+            if in_raw is not None:
+                places["raw table"] = landed.assign(at=landed["file"].map(in_raw)).dropna()
+            for name, table in self.system.stages(number).items():
+                places[name] = Log(table).rows()
+            for name, rows in places.items():
+                seconds.setdefault(name, []).append(arrivals.latencies(changes, rows))
+        return {
+            name: arrivals.percentile(np.concatenate(parts), 0.5) for name, parts in seconds.items()
+        }
 
 
 def _is_right(workshop: Workshop, source: Database, system: System) -> bool:
@@ -194,12 +209,7 @@ def _is_right(workshop: Workshop, source: Database, system: System) -> bool:
     for number in range(source.tables):
         rows = workshop.spark.read.format("delta").load(str(system.final(number)))
         found = rows.where(system.living).select(*COMPARED).toArrow().to_pydict()
-        if set(zip(*found.values(), strict=True)) != source.rows(number):
-            return False
-        if len(found["id"]) != len(set(found["id"])):
+        expected = source.rows(number)
+        if len(found["id"]) != len(expected) or set(zip(*found.values(), strict=True)) != expected:
             return False
     return True
-
-
-# What the page says of the processes.
-DESCRIPTION = f"--flush-every {FLUSH_SECONDS}", f"--interval {INTERVAL}"
