@@ -20,7 +20,7 @@ from dbt_spark_cdc.project import BadProject, declaration_of, load_credentials, 
 
 # What the files of a project are called; others do not change what dbt builds.
 PROJECT_FILES = frozenset([".sql", ".yml", ".yaml", ".py", ".csv", ".md"])
-WRITTEN_BY_DBT = frozenset(["target", "logs", "warehouse", ".git", ".venv"])
+WRITTEN_BY_DBT = frozenset(["target", "logs", "warehouse"])
 LONGEST_PAUSE = 60.0
 
 Inputs = Mapping[str, str | None]
@@ -260,7 +260,8 @@ def _session(folder: Path, profiles: Path | None, target: str | None) -> Any:
 def _project_files(folder: Path) -> Iterator[tuple[str, int]]:
     """The files that dbt reads, with their times."""
     for path in folder.iterdir():
-        if path.name in WRITTEN_BY_DBT:
+        # Environments and caches, also those of a package that is a folder of this machine.
+        if path.name in WRITTEN_BY_DBT or path.name.startswith("."):
             continue
         if path.is_dir():
             yield from _project_files(path)

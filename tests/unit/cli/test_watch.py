@@ -139,9 +139,10 @@ def test_files_that_appear_change_or_go_change_the_state_of_a_folder(tmp_path: P
 
 
 def test_only_what_dbt_reads_is_a_reason_to_parse_again(tmp_path: Path):
-    for name in ("models/a.sql", "target/manifest.sql", "logs/x.sql", "models/notes.txt"):
+    ignored = ("target/manifest.sql", "logs/x.sql", "models/notes.txt", ".venv-2/lib/x.py")
+    for name in ("models/a.sql", *ignored):
         file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(exist_ok=True, parents=True)
         file.write_text("")
     assert [Path(path).name for path, _ in _project_files(tmp_path)] == ["a.sql"]
 
