@@ -72,7 +72,13 @@ class Workshop:
 CATALOG = "lake"
 
 
-def target(folder: Path, schema: str, iceberg: bool, threads: int = 1) -> dict[str, Any]:
+def target(
+    folder: Path,
+    schema: str,
+    iceberg: bool,
+    threads: int = 1,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Returns the dbt target of all projects: the adapter's own settings, for every system.
 
     Args:
@@ -80,8 +86,10 @@ def target(folder: Path, schema: str, iceberg: bool, threads: int = 1) -> dict[s
         schema: Where models are built.
         iceberg: Whether there are tables of Iceberg.
         threads: dbt's threads.
+        parameters: Further settings of Spark.
     """
     return {
+        **({"server_side_parameters": dict(parameters)} if parameters else {}),
         **({"iceberg_catalog": CATALOG} if iceberg else {}),
         "type": "sparkcdc",
         "schema": schema,
@@ -92,15 +100,21 @@ def target(folder: Path, schema: str, iceberg: bool, threads: int = 1) -> dict[s
     }
 
 
-def session_of(folder: Path, schema: str, iceberg: bool = False) -> SparkSession:
+def session_of(
+    folder: Path,
+    schema: str,
+    iceberg: bool = False,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> SparkSession:
     """Returns a session of Spark as dbt will find it.
 
     Args:
         folder: The run's folder.
         schema: Where tables are made.
         iceberg: Whether there are tables of Iceberg.
+        parameters: Further settings of Spark.
     """
-    given = target(folder, schema, iceberg)
+    given = target(folder, schema, iceberg, parameters=parameters)
     given.pop("type")
     given.pop("threads")
     credentials = SparkCdcCredentials(**given)
@@ -135,6 +149,7 @@ class Project:
         iceberg: Whether it has tables of Iceberg.
         stays_parsed: Whether dbt reads the files once and not for each command.
         threads: dbt's threads, where a command does not say otherwise.
+        parameters: Further settings of Spark, for another process than this one.
     """
 
     name: str
@@ -145,6 +160,7 @@ class Project:
     iceberg: bool = False
     stays_parsed: bool = False
     threads: int = 1
+    parameters: Mapping[str, Any] = MappingProxyType({})
     _written: bool = field(default=False, init=False)
     _manifest: Manifest | None = field(default=None, init=False)
 
@@ -166,7 +182,7 @@ class Project:
             config["on-run-start"] = ["{{ cdc.validate() }}"]
             files["packages.yml"] = yaml.safe_dump({"packages": [{"local": str(ROOT)}]})
         files["dbt_project.yml"] = yaml.safe_dump(config)
-        own = target(self.run, self.name, self.iceberg, self.threads)
+        own = target(self.run, self.name, self.iceberg, self.threads, self.parameters)
         files["profiles.yml"] = yaml.safe_dump(
             {"bench": {"target": "bench", "outputs": {"bench": own}}}
         )

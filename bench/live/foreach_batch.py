@@ -1,7 +1,7 @@
 """The peer of `cdc watch`: `python -m bench.live.foreach_batch` merges landed files as they come.
 
 One Structured Streaming query reads the folder of each table as text. Each micro-batch is parsed,
-reduced to the latest event of each key, and merged. The session has the adapter's own settings.
+reduced to the latest event of each key, and merged. The session has the same settings as dbt's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.live.load import SCHEMA
-from bench.live.systems import COLUMNS
+from bench.live.systems import COLUMNS, SMALL
 from bench.session import session_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def main(folder: Path, landing: Path, tables: str) -> None:
     """Merges what is landed, until SIGTERM."""
     # What ends the session runs at the end of Python.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    spark = session_of(folder, SCHEMA)
+    spark = session_of(folder, SCHEMA, parameters=SMALL)
     spark.sql(f"create schema if not exists {SCHEMA}")
     for name in tables.split(","):
         start(spark, folder, landing, name)

@@ -10,6 +10,14 @@ from bench.session import Project, as_yaml
 THREADS = 4
 # The least seconds between two checks of `cdc watch`.
 INTERVAL = 0.1
+# For small batches, as in the reference project: planning and compiling a query takes
+# longer than running it. All systems have these settings.
+SMALL = {
+    "spark.sql.shuffle.partitions": 1,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": False,
+}
 RAW = f"{SCHEMA}_raw"
 COLUMNS = {
     "id": "bigint",
@@ -106,7 +114,10 @@ class Watched:
                 for name in names
             ]
             files["snapshots/histories.yml"] = as_yaml({"snapshots": histories})
-        self.project = Project(SCHEMA, folder / "project", folder, files, True, threads=THREADS)
+        place = folder / "project"
+        self.project = Project(
+            SCHEMA, place, folder, files, True, threads=THREADS, parameters=SMALL
+        )
         self.project.write()
 
     def arguments(self) -> list[str]:
