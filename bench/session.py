@@ -160,7 +160,7 @@ class Project:
     iceberg: bool = False
     stays_parsed: bool = False
     threads: int = 1
-    parameters: Mapping[str, Any] = MappingProxyType({})
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     _written: bool = field(default=False, init=False)
     _manifest: Manifest | None = field(default=None, init=False)
 
