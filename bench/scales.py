@@ -39,6 +39,8 @@ class Scale:
         live_rates: Changes a second that W13 commits, one rate after the other.
         live_tables: Tables that they are spread over, in W13 and W14.
         live_rows: Rows of each that are updated.
+        live_start: Seconds of the first rate before its warm-up: Java compiles what runs often, and
+            takes minutes of load until it is done.
         live_warm_up: Seconds of each rate before those that are measured.
         live_seconds: Seconds that are measured.
         live_patience: Seconds after the last commit in which all changes have to arrive.
@@ -73,8 +75,9 @@ class Scale:
     erasure_rows: int = 1_000_000
     key_events: int = 300_000
     live_rates: tuple[int, ...] = (100, 1_000)
-    live_tables: int = 10
+    live_tables: int = 3
     live_rows: int = 10_000
+    live_start: int = 45
     live_warm_up: int = 15
     live_seconds: int = 15
     live_patience: int = 60
@@ -156,10 +159,12 @@ SCALES = {
         workloads=("W7", "W12"),
         systems=("cdc_history", "spark_write", "article_000"),
     ),
-    # A live database: every rate is warmed up for a minute, and measured for another one.
+    # A live database: five minutes of load, then each rate for a minute to warm up and another one.
     "live": Scale(
         live_rates=(10, 100, 1_000, 10_000),
+        live_tables=10,
         live_rows=100_000,
+        live_start=300,
         live_warm_up=60,
         live_seconds=60,
         live_patience=300,
@@ -187,6 +192,7 @@ SCALES = {
         live_rates=(10, 100),
         live_tables=2,
         live_rows=200,
+        live_start=0,
         live_warm_up=5,
         live_seconds=5,
         landed_changes=2_000,

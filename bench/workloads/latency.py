@@ -69,9 +69,10 @@ def phases_of(scale: Scale) -> list[Phase]:
         scale: The rates.
     """
     phase = Phase(1, 0, scale.live_tables, scale.live_rows)
-    phases = []
+    phases: list[Phase] = []
     for rate in scale.live_rates:
-        phase = phase.next(rate, scale.live_warm_up + scale.live_seconds)
+        before = scale.live_warm_up + (0 if phases else scale.live_start)
+        phase = phase.next(rate, before + scale.live_seconds)
         phases.append(phase)
     return phases
 
@@ -162,7 +163,7 @@ class _Live:
         patience = self.scale.live_patience
         sent = self.source.commit(phase, self.folder, self.children)
         has_arrived = self.has_all(phase.last_version, patience)
-        begin, end = sent[0] + self.scale.live_warm_up, sent[-1]
+        begin, end = sent[-1] - self.scale.live_seconds, sent[-1]
         committed = [phase.committed(number, sent) for number in range(phase.tables)]
         committed = [part[part["at"] >= begin].reset_index(drop=True) for part in committed]
         tables = [log.rows() for log in self.logs]

@@ -241,6 +241,7 @@ def test_the_goals_are_rows_of_the_live_scale() -> None:
     scale = SCALES["live"]
     assert goals.LATENCY in {latency.row_name(rate) for rate in scale.live_rates}
     assert scale.live_tables == 10
+    assert [phase.seconds for phase in latency.phases_of(scale)] == [420, 120, 120, 120]
     phases = landing_rate.phases_of(scale)
     assert [phase.count - phase.tables for phase in phases] == [100_000, 1_000_000, 1_000_000]
     assert scale.measures("foreach_batch")
