@@ -10,7 +10,7 @@
         {#- Spark keeps no comments before the query. -#}
         {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
-            {#- Its types are those of the raw table, which are as they were if who reads the view has nothing new, or has noted them. -#}
+            {#- Its types are those of the raw table, as they were if its reader has nothing new, or has noted the same types. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
                 {%- if cdc._has_same_input(reader) or cdc._has_same_declaration(reader) -%}{{ return(true) }}{%- endif -%}
             {%- endfor -%}
