@@ -51,6 +51,8 @@ FAMILIES = {
     "latency": (latency.NAMES, latency.run),
     "landing": (landing_rate.NAMES, landing_rate.run),
 }
+# What is measured there has a Java of its own, whose memory is among that of all processes.
+OTHER_JAVA = frozenset(["latency"])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -94,7 +96,8 @@ def main(
             run(workshop, sizes, wanted, results)
             if watch.peak:
                 results.peaks[family] = watch.peak
-            if java := machine.java_peak(workshop.java):
+            java = machine.java_peak(workshop.java)
+            if java and family not in OTHER_JAVA:
                 results.java_peaks[family] = java
             # Of a run that is ended early, this is what there is.
             results.save(folder / "results.json", {"family": family})
