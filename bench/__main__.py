@@ -21,6 +21,8 @@ from bench.workloads import (
     decoding,
     erasures,
     keys,
+    landing_rate,
+    latency,
     merges,
     modes,
     schedule,
@@ -35,6 +37,7 @@ KEPT = {
     "medium": ("medium.json", "benchmarks_medium"),
     "lake": ("lake.json", "benchmarks_lake"),
     "loads": ("loads.json", "benchmarks_loads"),
+    "live": ("live.json", "benchmarks_live"),
 }
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
@@ -45,7 +48,11 @@ FAMILIES = {
     "modes": (modes.NAMES, modes.run),
     "erasures": (erasures.NAMES, erasures.run),
     "keys": (keys.NAMES, keys.run),
+    "latency": (latency.NAMES, latency.run),
+    "landing": (landing_rate.NAMES, landing_rate.run),
 }
+# What is measured there has a Java of its own, whose memory is among that of all processes.
+OTHER_JAVA = frozenset(["latency"])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,7 +96,8 @@ def main(
             run(workshop, sizes, wanted, results)
             if watch.peak:
                 results.peaks[family] = watch.peak
-            if java := machine.java_peak(workshop.java):
+            java = machine.java_peak(workshop.java)
+            if java and family not in OTHER_JAVA:
                 results.java_peaks[family] = java
             # Of a run that is ended early, this is what there is.
             results.save(folder / "results.json", {"family": family})

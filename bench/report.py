@@ -24,6 +24,7 @@ COLORS = {
     "dbt_recipe": "#c1440e",
     "dbt_recipe_dv": "#e8985e",
     "pyspark_merge": "#d9b44a",
+    "foreach_batch": "#d9b44a",
     "duckdb": "#5b6c8f",
     "delta_rs": "#9a7aa0",
     "spark_merge": "#b5b5b5",
@@ -92,11 +93,11 @@ def _page(
         "",
     ]
     plain = {name: row for name, row in seconds.items() if not name.startswith("D ")}
-    lines += _table(plain, details)
+    lines += [*_table(plain, details), *_reasons(details)]
     lines += ["", "## Goals", "", *goals.table_of(seconds, metadata)]
     lines += ["", "## Ratios", "", *_ratios(seconds)]
     lines += ["", *_flatness(seconds), *_files(details)]
-    lines += [*_erasures(details)]
+    lines += [*_erasures(details), *_latencies(details), *_landing(details)]
     lines += ["", "## SQL statements of a batch", "", *_statements(details)]
     if plain.keys() != seconds.keys():
         lines += ["", "## Decoding", "", *_decoding(details, seconds, metadata["cores"])]
@@ -111,14 +112,25 @@ def _table(seconds: Mapping[str, Mapping[str, float]], details: Mapping[str, Any
         for system in used:
             detail = details[workload].get(system, {})
             cell = f"{row[system]:.2f}" if system in row else ""
-            if "failed" in detail:
-                cell = "failed"
+            if without := next((word for word in ("failed", "skipped") if word in detail), ""):
+                cell = without
             elif detail.get("correct") is False:
                 wrong = detail.get("wrong_keys")
                 cell += f" ✗ {wrong:,} of {detail['keys']:,} keys" if wrong else " ✗"
             cells.append(cell)
         lines.append(f"| {workload} | {' | '.join(cells)} |")
     return lines
+
+
+def _reasons(details: Mapping[str, Any]) -> Iterable[str]:
+    """What was not measured, for this machine lacks something."""
+    workloads: dict[str, list[str]] = {}
+    for workload, row in details.items():
+        for detail in row.values():
+            if "skipped" in detail and workload not in workloads.setdefault(detail["skipped"], []):
+                workloads[detail["skipped"]].append(workload)
+    for reason, names in workloads.items():
+        yield from ("", f"Not measured: {', '.join(names)}. {reason}")
 
 
 def _ratios(seconds: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -195,6 +207,65 @@ def _erasures(details: Mapping[str, Any]) -> Iterable[str]:
         for name, files in row["files_of"].items():
             holding, rewritten = row["files_with_the_person"][name], row["files_rewritten"][name]
             yield f"| {name} | {files} | {holding} | {rewritten} |"
+
+
+def _latencies(details: Mapping[str, Any]) -> Iterable[str]:
+    """How long changes take from their commit to the final table, and where they spend it."""
+    rows = [
+        (workload.split(maxsplit=1)[1], system, row[system])
+        for workload, row in details.items()
+        for system in SYSTEMS
+        if "p95" in row.get(system, {})
+    ]
+    if not rows:
+        return
+    yield from ("", "## From commit to final table", "")
+    yield "Seconds of all inserts and updates that were committed in the measured time. *Committed*"
+    yield "is the rate that the server reached, *drained* the time from the last commit until the"
+    yield "last change had arrived."
+    yield ""
+    yield "| changes | system | p50 | p95 | p99 | committed | drained | |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for rate, system, detail in rows:
+        shares = " | ".join(_seconds(detail[share]) for share in ("p50", "p95", "p99"))
+        remark = "the backlog grows" if detail["grows"] else ""
+        if detail["missing"]:
+            remark = f"{detail['missing']:,} of {detail['changes']:,} changes did not arrive"
+        committed, drained = f"{detail['committed_a_second']:,.0f}", detail["drained_seconds"]
+        yield f"| {rate} | {system} | {shares} | {committed} | {_seconds(drained)} | {remark} |"
+    places = list(dict.fromkeys(place for _, _, detail in rows for place in detail["stages"]))
+    yield from ("", "Median seconds from commit to each place on the way:", "")
+    yield f"| changes | system | {' | '.join(places)} | final table |"
+    yield "|---" * (len(places) + 3) + "|"
+    for rate, system, detail in rows:
+        cells = [_seconds(detail["stages"][p]) if p in detail["stages"] else "" for p in places]
+        yield f"| {rate} | {system} | {' | '.join(cells)} | {_seconds(detail['p50'])} |"
+
+
+def _seconds(value: float | None) -> str:
+    """Seconds, or a word where it took longer than anybody waited."""
+    return "longer" if value is None else f"{value:.1f}"
+
+
+def _landing(details: Mapping[str, Any]) -> Iterable[str]:
+    """How many changes are captured and landed in a second."""
+    rows = [
+        (workload, detail)
+        for workload, row in details.items()
+        for detail in row.values()
+        if "changes_a_second" in detail
+    ]
+    if not rows:
+        return
+    yield from (
+        "",
+        "## Captured and landed",
+        "",
+        "| | changes | changes a second |",
+        "|---|---|---|",
+    )
+    for workload, detail in rows:
+        yield f"| {workload} | {detail['changes']:,} | {detail['changes_a_second']:,} |"
 
 
 def _decoding(

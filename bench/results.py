@@ -21,6 +21,7 @@ SYSTEMS = (
     "dbt_recipe",
     "dbt_recipe_dv",
     "pyspark_merge",
+    "foreach_batch",
     "duckdb",
     "delta_rs",
     "spark_merge",
@@ -98,6 +99,17 @@ class Results:
         detail = self.details.setdefault(workload, {}).setdefault(system, {})
         detail["failed"] = f"{type(problem).__name__}: {problem}".splitlines()[0][:300]
         click.echo(f"  {workload:<28} {system:<16}    failed: {detail['failed']}", err=True)
+
+    def skip(self, workload: str, system: str, reason: str) -> None:
+        """Keeps that a workload cannot be measured on this machine.
+
+        Args:
+            workload: Row of the table.
+            system: Column of the table.
+            reason: What is missing.
+        """
+        self.details.setdefault(workload, {}).setdefault(system, {})["skipped"] = reason
+        click.echo(f"  {workload:<28} {system:<16}    skipped: {reason}", err=True)
 
     def judge(self, workloads: Sequence[str], system: str, correct: bool) -> None:
         """Keeps whether a system's table was right after some workloads.

@@ -36,6 +36,15 @@ class Scale:
         mode_batches: Batches after which W10's tables are read.
         erasure_rows: Rows of W11's table.
         key_events: Events of W12's first build.
+        live_rates: Changes a second that W13 commits, one rate after the other.
+        live_tables: Tables that they are spread over, in W13 and W14.
+        live_rows: Rows of each that are updated.
+        live_start: Seconds of the first rate before its warm-up: Java compiles what runs often, and
+            takes minutes of load until it is done.
+        live_warm_up: Seconds of each rate before those that are measured.
+        live_seconds: Seconds that are measured.
+        live_patience: Seconds after the last commit in which all changes have to arrive.
+        landed_changes: Changes that W14 lands.
         messages: Events of each format in the decoding workloads.
         decode_repeats: Times that each format is decoded.
         rebuilds: Whether W7 rebuilds the table as well; 0 or 1.
@@ -65,6 +74,14 @@ class Scale:
     mode_batches: tuple[int, ...] = (1, 10, 30)
     erasure_rows: int = 1_000_000
     key_events: int = 300_000
+    live_rates: tuple[int, ...] = (100, 1_000)
+    live_tables: int = 3
+    live_rows: int = 10_000
+    live_start: int = 45
+    live_warm_up: int = 15
+    live_seconds: int = 15
+    live_patience: int = 60
+    landed_changes: int = 100_000
     messages: int = 300_000
     decode_repeats: int = 3
     rebuilds: int = 1
@@ -142,6 +159,18 @@ SCALES = {
         workloads=("W7", "W12"),
         systems=("cdc_history", "spark_write", "article_000"),
     ),
+    # A live database: five minutes of load, then each rate for a minute to warm up and another one.
+    "live": Scale(
+        live_rates=(10, 100, 1_000, 10_000),
+        live_tables=10,
+        live_rows=100_000,
+        live_start=300,
+        live_warm_up=60,
+        live_seconds=60,
+        live_patience=300,
+        landed_changes=1_000_000,
+        workloads=("W13", "W14"),
+    ),
     # For trying out the bench itself.
     "tiny": Scale(
         repeats=1,
@@ -160,6 +189,13 @@ SCALES = {
         mode_batches=(1, 3),
         erasure_rows=2_000,
         key_events=2_000,
+        live_rates=(10, 100),
+        live_tables=2,
+        live_rows=200,
+        live_start=0,
+        live_warm_up=5,
+        live_seconds=5,
+        landed_changes=2_000,
         messages=500,
         decode_repeats=1,
     ),

@@ -72,23 +72,54 @@ class Workshop:
 CATALOG = "lake"
 
 
-def target(folder: Path, schema: str, iceberg: bool) -> dict[str, Any]:
+def target(
+    folder: Path,
+    schema: str,
+    iceberg: bool,
+    threads: int = 1,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Returns the dbt target of all projects: the adapter's own settings, for every system.
 
     Args:
         folder: The run's folder.
         schema: Where models are built.
         iceberg: Whether there are tables of Iceberg.
+        threads: dbt's threads.
+        parameters: Further settings of Spark.
     """
     return {
+        **({"server_side_parameters": dict(parameters)} if parameters else {}),
         **({"iceberg_catalog": CATALOG} if iceberg else {}),
         "type": "sparkcdc",
         "schema": schema,
-        "threads": 1,
+        "threads": threads,
         "warehouse": str(folder / "warehouse"),
         "spark_log": str(folder / "logs" / "spark.log"),
         "quick_start": False,
     }
+
+
+def session_of(
+    folder: Path,
+    schema: str,
+    iceberg: bool = False,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> SparkSession:
+    """Returns a session of Spark as dbt will find it.
+
+    Args:
+        folder: The run's folder.
+        schema: Where tables are made.
+        iceberg: Whether there are tables of Iceberg.
+        parameters: Further settings of Spark.
+    """
+    given = target(folder, schema, iceberg, parameters=parameters)
+    given.pop("type")
+    given.pop("threads")
+    credentials = SparkCdcCredentials(**given)
+    credentials.anchor(folder)
+    return open_session(credentials)
 
 
 def open_workshop(folder: Path, iceberg: bool = False) -> Workshop:
@@ -98,12 +129,7 @@ def open_workshop(folder: Path, iceberg: bool = False) -> Workshop:
         folder: An empty folder.
         iceberg: Whether there are tables of Iceberg.
     """
-    given = target(folder, SCHEMA, iceberg)
-    given.pop("type")
-    given.pop("threads")
-    credentials = SparkCdcCredentials(**given)
-    credentials.anchor(folder)
-    spark = open_session(credentials)
+    spark = session_of(folder, SCHEMA, iceberg)
     # Files of changes are read by all systems; Spark's old kind of timestamp is not.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.sql(f"create schema if not exists {SCHEMA}")
@@ -122,6 +148,8 @@ class Project:
         installs: Whether it installs the package.
         iceberg: Whether it has tables of Iceberg.
         stays_parsed: Whether dbt reads the files once and not for each command.
+        threads: dbt's threads, where a command does not say otherwise.
+        parameters: Further settings of Spark, for another process than this one.
     """
 
     name: str
@@ -131,6 +159,8 @@ class Project:
     installs: bool
     iceberg: bool = False
     stays_parsed: bool = False
+    threads: int = 1
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     _written: bool = field(default=False, init=False)
     _manifest: Manifest | None = field(default=None, init=False)
 
@@ -152,7 +182,7 @@ class Project:
             config["on-run-start"] = ["{{ cdc.validate() }}"]
             files["packages.yml"] = yaml.safe_dump({"packages": [{"local": str(ROOT)}]})
         files["dbt_project.yml"] = yaml.safe_dump(config)
-        own = target(self.run, self.name, self.iceberg)
+        own = target(self.run, self.name, self.iceberg, self.threads, self.parameters)
         files["profiles.yml"] = yaml.safe_dump(
             {"bench": {"target": "bench", "outputs": {"bench": own}}}
         )

@@ -10,9 +10,9 @@
         {#- Spark keeps no comments before the query. -#}
         {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
-            {#- Its types are those of the raw table, which are as they were if who reads the view has nothing new. -#}
+            {#- Its types are those of the raw table, as they were if its reader has nothing new, or has noted the same types. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
-                {%- if cdc._has_same_input(reader) or cdc._is_unaffected(reader) -%}{{ return(true) }}{%- endif -%}
+                {%- if cdc._has_same_input(reader) or cdc._has_same_declaration(reader) -%}{{ return(true) }}{%- endif -%}
             {%- endfor -%}
         {%- endif -%}
         {{ return(false) }}
@@ -117,6 +117,14 @@
     {%- set raw = [] if view_text is none else [cdc._raw_types(d.relation), cdc._table_id(d.relation)]
         + cdc._bootstrap_commits(d) + cdc._amendment_commits(d) -%}
     {{ return(cdc._fingerprint(node, [view_text] + raw) if raw else none) }}
+{%- endmacro %}
+
+
+{#- Whether a table that reads a staging view of a shared raw table was made of this view and of raw columns of these types. -#}
+{% macro _has_same_declaration(node) -%}
+    {%- set reader = cdc._reader(node) -%}
+    {%- set made = cdc._declared_fingerprint(node) if reader else none -%}
+    {{ return(made is not none and made == reader.checkpoint.get("declared") and not reader.checkpoint.get("part")) }}
 {%- endmacro %}
 
 

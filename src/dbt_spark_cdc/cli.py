@@ -376,7 +376,7 @@ def _console() -> Console:
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
-    help="Seconds between two checks of the source tables.",
+    help="Seconds until the next check of the source tables after one that found nothing new.",
 )
 @click.option(
     "--full-every",
@@ -407,10 +407,11 @@ def watch(
 ) -> None:
     """Builds what has new data, back to back, in one warm Spark session.
 
-    It builds everything once. From then on it looks at the declared source tables every --interval
-    seconds and runs `dbt build` for those that have new commits or files. A build that fails is
-    tried again, after longer and longer pauses. Ctrl-C and SIGTERM let the present build finish; a
-    second Ctrl-C cancels it. Exit codes: 0 stopped, 1 too many failures, 2 bad input.
+    It builds everything once. From then on it looks at the declared source tables and runs `dbt
+    build` for those that have new commits or files: after a build at once, otherwise every
+    --interval seconds. A build that fails is tried again, after longer and longer pauses. Ctrl-C
+    and SIGTERM let the present build finish; a second Ctrl-C cancels it. Exit codes: 0 stopped, 1
+    too many failures, 2 bad input.
     """
     from dbt_spark_cdc import watch as watching
 

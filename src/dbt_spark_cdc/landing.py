@@ -28,7 +28,10 @@ from pyspark.sql import functions as F
 
 ROWS_A_CHUNK = 10_000
 BYTES_A_CHUNK = 64 * 1024
-FILES_A_TASK = 8
+# A task reads so much, and so many files at most. Each writes files of its own to the raw table, of
+# every table that it meets: a capture that was waited for leaves hundreds of small files.
+BYTES_A_TASK = 16 * 1024 * 1024
+FILES_A_TASK = 1000
 # A row of Spark cannot hold more.
 SPARK_LIMIT = 2**31 - 1
 # Delta refuses or ignores a second commit of the same batch, for instance that of a second landing.
@@ -424,10 +427,12 @@ class LocalFolder:
 
     def lines(self, files: Sequence[File]) -> DataFrame:
         """Reads files into rows of LINES."""
-        paths = [(file.name, file.path) for file in files]
-        tasks = max(1, min(len(files) // FILES_A_TASK, 1000))
-        listed = self.session.createDataFrame(paths, "name string, path string")
-        return listed.repartition(tasks).mapInArrow(_read_local, LINES)
+        parts = [
+            ([file.name for file in part], [file.path for file in part])
+            for part in split_by_size(files)
+        ]
+        listed = self.session.createDataFrame(parts, "names array<string>, paths array<string>")
+        return listed.repartition(len(parts)).mapInArrow(_read_local, LINES)
 
 
 class SparkFolder:
@@ -488,14 +493,37 @@ def _name_of(address: str) -> str:
     return unquote("/".join(address.split("/")[-2:]))
 
 
+def split_by_size(files: Sequence[File]) -> list[list[File]]:
+    """Splits files into parts, each for one task.
+
+    Args:
+        files: At least one file. Their order stays, so that a part has files of few tables.
+    """
+    parts: list[list[File]] = [[]]
+    size = 0
+    for file in files:
+        is_full = size + file.size > BYTES_A_TASK or len(parts[-1]) == FILES_A_TASK
+        if parts[-1] and is_full:
+            parts.append([])
+            size = 0
+        parts[-1].append(file)
+        size += file.size
+    return parts
+
+
 def _read_local(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Reads files (name, path); runs on the executors."""
+    """Reads parts (names, paths); runs on the executors."""
     for batch in batches:
-        for name, path in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            with open(path, "rb") as file:
-                modified = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-                content = file.read()
-            yield from as_batches(file_rows(name, content, modified))
+        for part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield from as_batches(_read_part(*part))
+
+
+def _read_part(names: Sequence[str], paths: Sequence[str]) -> Iterator[Row]:
+    for name, path in zip(names, paths, strict=True):
+        with open(path, "rb") as file:
+            modified = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+            content = file.read()
+        yield from file_rows(name, content, modified)
 
 
 def _read_content(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

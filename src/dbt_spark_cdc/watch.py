@@ -20,7 +20,7 @@ from dbt_spark_cdc.project import BadProject, declaration_of, load_credentials, 
 
 # What the files of a project are called; others do not change what dbt builds.
 PROJECT_FILES = frozenset([".sql", ".yml", ".yaml", ".py", ".csv", ".md"])
-WRITTEN_BY_DBT = frozenset(["target", "logs", "warehouse", ".git", ".venv"])
+WRITTEN_BY_DBT = frozenset(["target", "logs", "warehouse"])
 LONGEST_PAUSE = 60.0
 
 Inputs = Mapping[str, str | None]
@@ -61,7 +61,8 @@ class Pace:
     """How often the loop looks and builds.
 
     Attributes:
-        interval: Seconds between two looks at the source tables.
+        interval: Seconds until the next look at the source tables where one found nothing new.
+            After a build there may be more already, and the next look follows at once.
         full_every: Seconds after which everything is built, with or without new data.
         most_failures: Builds that may fail in a row before the loop gives up.
     """
@@ -121,7 +122,9 @@ class Watch:
             if failures >= self.pace.most_failures:
                 return False
             wait = min(self.pace.interval * 2**failures, max(LONGEST_PAUSE, self.pace.interval))
-            if self.pause(wait):
+            # A table whose state nobody knows is built each time, new data or not.
+            is_busy = outcome is not None and outcome.ok and None not in inputs.values()
+            if self.pause(0.0 if is_busy else wait):
                 return True
 
     def _changed(self, inputs: Inputs) -> list[str]:
@@ -260,7 +263,8 @@ def _session(folder: Path, profiles: Path | None, target: str | None) -> Any:
 def _project_files(folder: Path) -> Iterator[tuple[str, int]]:
     """The files that dbt reads, with their times."""
     for path in folder.iterdir():
-        if path.name in WRITTEN_BY_DBT:
+        # Environments and caches, also those of a package that is a folder of this machine.
+        if path.name in WRITTEN_BY_DBT or path.name.startswith("."):
             continue
         if path.is_dir():
             yield from _project_files(path)

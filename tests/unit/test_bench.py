@@ -10,6 +10,7 @@ from bench import goals, machine, report
 from bench.results import SYSTEMS, Results
 from bench.scales import SCALES, scale_of
 from bench.session import Statement, Timing, count_by_node
+from bench.workloads import landing_rate
 
 
 def test_a_size_of_a_scale_can_be_replaced() -> None:
@@ -106,6 +107,7 @@ def test_the_goals_are_rows_of_the_scales_that_are_kept() -> None:
     rows |= {f"W7 first load, {rows:,} rows" for rows in scale.main_tables[:1]}
     rows |= {goals.SINGLE, goals.MANY, goals.IDLE, ""}
     rows |= {f"W11 {lake.erasure_rows:,} rows"}
+    rows |= {goals.LATENCY, landing_rate.CAPTURE, landing_rate.LANDING, landing_rate.BOTH}
     kinds = ("anywhere", "newest")
     rows |= {f"W10 {kind}, batch {n}" for kind in kinds for n in lake.mode_batches}
     assert {goal.row for goal in goals.GOALS} == rows

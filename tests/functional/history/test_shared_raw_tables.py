@@ -106,9 +106,27 @@ class TestPassedBy:
         for table in ("items_final", "lone_final", "moving_history"):
             found = rows(project, f"select id, a from {{s}}.{table} order by id")
             assert found == [(1, "x"), (2, "y"), (3, "z")], table
+        self.a_view_stays_while_events_come(project, spark)
         self.what_was_passed_by_long_enough_is_noted(project, spark)
         self.a_restored_table_looks_again(project, spark)
         self.a_wrong_declaration_is_its_own_affair(project, spark)
+
+    def a_view_stays_while_events_come(self, project: Any, spark: Any) -> None:
+        views = {"stg_items", "stg_lone"}
+
+        def kept() -> set[str]:
+            messages = {result.node.name: result.message for result in run_dbt(["build"])}
+            assert messages["items_history"] != "nothing new"
+            return {name for name in views if messages[name] == "nothing new"}
+
+        self.send(project, spark, ("items", 3, "z"), ("lone", 3, "z"))
+        assert kept() == views
+        # The types of the raw table are those of the views.
+        project.run_sql(f"alter table {project.test_schema}.topic add columns (more string)")
+        self.send(project, spark, ("items", 3, "z"), ("lone", 3, "z"))
+        assert kept() == set()
+        self.send(project, spark, ("items", 3, "z"), ("lone", 3, "z"))
+        assert kept() == views
 
     def what_was_passed_by_long_enough_is_noted(self, project: Any, spark: Any) -> None:
         topic = f"{project.test_schema}.topic"

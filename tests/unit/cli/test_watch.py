@@ -88,7 +88,12 @@ def test_a_failed_build_is_repeated_after_longer_pauses_and_with_what_came_since
     )
     _, clock = run(project, Pace(interval=2.0))
     assert project.built == [[], ["a"], ["a", "b"]]
-    assert clock.waited == [2.0, 4.0, 2.0, 2.0]
+    assert clock.waited == [0.0, 4.0, 0.0, 2.0]
+
+
+def test_builds_of_tables_whose_state_is_unknown_have_pauses_between_them():
+    _, clock = run(Project([{"a": None, "b": "1"}] * 3), Pace(interval=2.0))
+    assert clock.waited == [2.0] * 3
 
 
 def test_a_first_build_that_fails_is_repeated_as_a_whole():
@@ -139,9 +144,10 @@ def test_files_that_appear_change_or_go_change_the_state_of_a_folder(tmp_path: P
 
 
 def test_only_what_dbt_reads_is_a_reason_to_parse_again(tmp_path: Path):
-    for name in ("models/a.sql", "target/manifest.sql", "logs/x.sql", "models/notes.txt"):
+    ignored = ("target/manifest.sql", "logs/x.sql", "models/notes.txt", ".venv-2/lib/x.py")
+    for name in ("models/a.sql", *ignored):
         file = tmp_path / name
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(exist_ok=True, parents=True)
         file.write_text("")
     assert [Path(path).name for path, _ in _project_files(tmp_path)] == ["a.sql"]
 
