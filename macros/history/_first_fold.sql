@@ -8,7 +8,7 @@
     The spec of a first build, with what its events are known to be:
       truncated   false where there is no truncate
       folded      the keys whose events have to be folded: their `relation`, and their `count`. None: all.
-      window   what is read; of few rows, or nobody knows how many, nothing is asked
+      window   what is read, see `_first_window`
 -#}
 {% macro _with_first_facts(spec, window) -%}
     {{ return(adapter.dispatch("with_first_facts", "cdc")(spec, window)) }}
@@ -21,24 +21,53 @@
 
 
 {% macro sparkcdc__with_first_facts(spec, window) -%}
-    {%- if window.raw_rows is none or window.few is not false -%}
+    {%- if not cdc._pays_to_look(spec, window) -%}
         {{ return(spec) }}
     {%- endif -%}
     {%- do adapter.expect_reads(2, false) -%}
+    {%- do cdc._note_split(spec, window) -%}
     {%- set found = cdc._step(spec, "folded_keys", cdc._folded_keys(spec, window.read_to)) -%}
     {%- set row = run_query("select count(*), coalesce(max(_is_truncate), false) from " ~ found.relation).rows[0] -%}
-    {%- if row[1] -%}
-        {#- A truncate ends rows of any key. It is looked for once more. -#}
-        {%- do adapter.expect_reads(3, true) -%}
-        {{ return(spec) }}
-    {%- endif -%}
     {%- set count = row[0] | int -%}
-    {%- if count > cdc._most_folded_keys() -%}
-        {%- do adapter.expect_reads(2, true) -%}
-        {{ return(dict(spec, truncated=false)) }}
+    {%- if row[1] or count > cdc._most_folded_keys() -%}
+        {%- do cdc._drop_steps() -%}
+        {#- A truncate ends rows of any key. It is looked for once more. -#}
+        {%- do adapter.expect_reads(3 if row[1] else 2, true) -%}
+        {{ return(dict(spec, truncated=spec.truncated and row[1])) }}
     {%- endif -%}
     {%- do adapter.expect_reads(3 if count else 2, count > 0) -%}
     {{ return(dict(spec, truncated=false, folded={"relation": found.relation, "count": count})) }}
+{%- endmacro %}
+
+
+{#-
+    Whether the keys to be folded are looked for: in a large load whose end is known (`arrival`), and of which the log can tell afterwards
+    whether it got rows meanwhile. With `ignore_null_updates` most events are partial.
+-#}
+{% macro _pays_to_look(spec, window) -%}
+    {%- set d = none if spec.follows else spec.declaration -%}
+    {%- if not d or window.raw_rows is none or window.few is not false or window.read_to is none -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {{ return(
+        cdc._is_plain_name(d.arrival) and not d.arrival_overlap and not d.ignore_null_updates and cdc._amendments_of(d) is none
+        and (window.position.part or window.position).raw_version is not none
+    ) }}
+{%- endmacro %}
+
+
+{#- Notes in the checkpoint what a load saw when it looked for keys. -#}
+{% macro _note_split(spec, window) -%}
+    {%- set split = {
+        "raw_version": (window.position.part or window.position).raw_version, "others": cdc._other_commits(spec.declaration),
+    } -%}
+    {%- do cdc._set_checkpoint(spec.relation, dict(window.noted, split=split), cdc._creation()) -%}
+{%- endmacro %}
+
+
+{#- The newest commits of what is read beside the raw table. -#}
+{% macro _other_commits(d) -%}
+    {{ return(cdc._bootstrap_commits(d) + cdc._amendment_commits(d)) }}
 {%- endmacro %}
 
 
@@ -95,36 +124,37 @@ events as (
 
 
 {#-
-    Stops a large first build whose raw table got events while they were read, behind what it goes up to, where one of them is the second of
-    a key that was taken for one with a single event. The table is dropped: it has that key twice.
-      rows   the condition on the rows of which each key has one
+    After a load that looked for keys first: where its raw table may have got rows since, behind what the load goes up to, the table is
+    created once more, in one statement that reads one version of it. One of these rows can be the second of a key that was taken for one
+    with a single event.
 -#}
-{% macro _refuse_torn_load(relation, node, rows="true") -%}
+{% macro _check_split(relation, node) -%}
     {%- set checkpoint = cdc._read_checkpoint(relation) -%}
-    {%- set counted = ((checkpoint.get("run") or {}).get("counters") or {}).get("read") -%}
-    {%- if (counted is not none and counted <= cdc._few_rows()) or not cdc._may_be_torn(node, checkpoint) -%}
+    {%- set split = checkpoint.get("split") -%}
+    {%- if not split -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set keys = cdc._column_list(cdc._as_list(node.config.unique_key)) -%}
-    {%- set twice = "select 1 from " ~ relation ~ " where " ~ rows ~ " group by " ~ keys ~ " having count(*) > 1 limit 1" -%}
-    {%- if run_query(twice).rows | length -%}
-        {%- set d = cdc._upstream_declaration(node) -%}
-        {%- do adapter.drop_relation(relation.incorporate(type="table")) -%}
-        {%- do exceptions.raise_compiler_error(
-            "cdc: while " ~ relation ~ " was loaded, " ~ (d.relation if d else "its raw table") ~ " got more events of keys that had been"
-            ~ " read already. The table is dropped again. Run the build again."
-        ) -%}
-    {%- endif -%}
-{%- endmacro %}
-
-
-{#- Whether the raw table may have got rows, since a build began, that it has read nevertheless. -#}
-{% macro _may_be_torn(node, checkpoint) -%}
     {%- set d = cdc._upstream_declaration(node) -%}
-    {%- set raw_version = (checkpoint.get("part") or checkpoint).get("raw_version") -%}
-    {%- if d is none or none in [raw_version, checkpoint.get("read_to")] -%}
-        {{ return(true) }}
+    {%- set appended = adapter.appended(d.relation, split.raw_version, d.arrival, checkpoint.read_to) -%}
+    {%- set is_whole = appended and (appended[3] is none or appended[3] > checkpoint.read_to) -%}
+    {%- if is_whole and cdc._other_commits(d) == split.others -%}
+        {{ return(none) }}
     {%- endif -%}
-    {%- set appended = cdc._appended(d, checkpoint.read_to, raw_version) -%}
-    {{ return(appended is none or (appended[3] is not none and appended[3] <= checkpoint.read_to)) }}
+    {%- do log("cdc: " ~ d.relation ~ " got rows behind what was read while " ~ relation ~ " was loaded. It is loaded once more.", info=true) -%}
+    {%- set window = cdc._first_window(
+        cdc._declared_spec(node, node.compiled_code, relation) if node.resource_type == "snapshot" else cdc._first_lives_spec(node), node
+    ) -%}
+    {%- if node.resource_type == "snapshot" -%}
+        {%- set query = cdc._first_versions(cdc._declared_spec(node, node.compiled_code, relation), window.read_to) -%}
+    {%- else -%}
+        {%- set above = graph.nodes[node.depends_on.nodes[0]].relation_name -%}
+        {%- set query = cdc._first_lives(cdc._lives_spec_of_declaration(node, above), window.read_to) -%}
+    {%- endif -%}
+    {%- if config.get("file_format") == "iceberg" -%}
+        {%- set query = adapter.planned_apart(query) -%}
+    {%- endif -%}
+    {%- call statement("load_once_more") -%}
+        {{ spark__create_table_as(false, relation, query) }}
+    {%- endcall -%}
+    {%- do persist_docs(relation, node) -%}
 {%- endmacro %}

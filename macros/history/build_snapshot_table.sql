@@ -23,7 +23,7 @@ where _seq is not null
 
 
 {#-
-    What a first build reads, noted in the checkpoint of the commit that dbt makes. A build of a part of the events, as `--empty` and
+    What a first build reads, as `_read_window` says it, noted in the checkpoint of the commit that dbt makes (`noted`). A build of a part of the events, as `--empty` and
     `--sample` ask for, leaves no checkpoint: the next run reads everything.
 -#}
 {% macro _first_window(spec, node) -%}
@@ -38,6 +38,7 @@ where _seq is not null
     {%- do cdc._begin_load(spec, window) -%}
     {%- set run = {"run": cdc._run_record(spec, {"read": window.raw_rows, "watermark_after": window.read_to})}
         if spec.declaration and not spec.follows else {} -%}
-    {%- do cdc._set_checkpoint(spec.relation, dict(window.position, **run), cdc._creation()) -%}
-    {{ return(window) }}
+    {%- set noted = dict(window.position, **run) -%}
+    {%- do cdc._set_checkpoint(spec.relation, noted, cdc._creation()) -%}
+    {{ return(dict(window, noted=noted)) }}
 {%- endmacro %}

@@ -76,7 +76,7 @@
         {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
         {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
     {%- elif cdc._reads_events(model) -%}
-        {%- do cdc._refuse_torn_load(this, model) -%}
+        {%- do cdc._check_split(this, model) -%}
         {%- do cdc._finish_load(cdc._update_current) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -169,7 +169,7 @@
 {#- The hook of the embedded Spark's adapter after a history was created: reads what is left. -#}
 {% macro sparkcdc__first_snapshot_done() -%}
     {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- do cdc._refuse_torn_load(this, model, "_cdc_is_latest") -%}
+        {%- do cdc._check_split(this, model) -%}
         {%- do cdc._finish_load(cdc._update_history) -%}
     {%- endif -%}
 {%- endmacro %}
@@ -184,5 +184,6 @@
         {%- do adapter.note_created(this) -%}
         {%- do update(model) -%}
     {%- endif -%}
+    {%- do cdc._drop_steps() -%}
     {%- do cdc._end_load() -%}
 {%- endmacro %}

@@ -20,8 +20,8 @@
     {%- elif cdc._got_rows_behind(reader) -%}
         {#- The table reads what was appended with an arrival that it has read already. -#}
         {{ return(false) }}
-    {%- elif probe.raw_rows > cdc._rows_without_checkpoint() -%}
-        {#- So that the next look does not go over all of them again, for a table that seldom has any. -#}
+    {%- elif probe.raw_rows > cdc._rows_without_checkpoint() or cdc._is_far_behind(reader, probe) -%}
+        {#- So that the next look goes over neither all of these rows nor these commits again, for a table that seldom has any. -#}
         {%- do cdc._commit_checkpoint(reader.target, dict(
             reader.checkpoint, read_to=probe.read_to, raw_version=probe.raw_version
         ), reader.checkpoint) -%}
@@ -36,8 +36,17 @@
     {%- if checkpoint.get("raw_version") is none -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- set appended = cdc._appended(reader.declaration, checkpoint.read_to, checkpoint.raw_version) -%}
+    {%- set d = reader.declaration -%}
+    {%- set name = [invocation_id, "appended", d.relation, d.arrival, d.where, checkpoint.raw_version, cdc._last_commit(d.relation)] -%}
+    {%- set appended = adapter.once(name | string, cdc._appended, d, checkpoint.read_to, checkpoint.raw_version) -%}
     {{ return(appended is not none and appended[3] is not none and appended[3] <= checkpoint.read_to) }}
+{%- endmacro %}
+
+
+{#- Whether so many commits were made to a raw table, since a table noted one, that the log of later ones is long to read. -#}
+{% macro _is_far_behind(reader, probe) -%}
+    {%- set noted = reader.checkpoint.get("raw_version") -%}
+    {{ return(none not in [noted, probe.raw_version] and probe.raw_version - noted > 50) }}
 {%- endmacro %}
 
 

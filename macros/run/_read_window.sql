@@ -185,9 +185,14 @@
 
 
 {% macro sparkcdc__appended(d, read_from, raw_version) -%}
-    {%- set is_column = modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", d.arrival | string) -%}
-    {%- set in_log = is_column and not d.where and not d.arrival_overlap -%}
+    {%- set in_log = cdc._is_plain_name(d.arrival) and not d.where and not d.arrival_overlap -%}
     {{ return(adapter.appended(d.relation, raw_version, d.arrival, read_from) if in_log else none) }}
+{%- endmacro %}
+
+
+{#- Whether an expression is a column, whose statistics the log has. -#}
+{% macro _is_plain_name(expression) -%}
+    {{ return(modules.re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", expression | string) is not none) }}
 {%- endmacro %}
 
 
