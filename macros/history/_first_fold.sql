@@ -140,7 +140,9 @@ events as (
     {%- if is_whole and cdc._other_commits(d) == split.others -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- do log("cdc: " ~ d.relation ~ " got rows behind what was read while " ~ relation ~ " was loaded. It is loaded once more.", info=true) -%}
+    {%- do log(
+        "cdc: " ~ d.relation ~ " got rows behind what was read while " ~ relation ~ " was loaded. The table is loaded once more.", info=true
+    ) -%}
     {%- set window = cdc._first_window(
         cdc._declared_spec(node, node.compiled_code, relation) if node.resource_type == "snapshot" else cdc._first_lives_spec(node), node
     ) -%}

@@ -37,8 +37,9 @@
         {{ return(false) }}
     {%- endif -%}
     {%- set d = reader.declaration -%}
-    {%- set name = [invocation_id, "appended", d.relation, d.arrival, d.where, checkpoint.raw_version, cdc._last_commit(d.relation)] -%}
-    {%- set appended = adapter.once(name | string, cdc._appended, d, checkpoint.read_to, checkpoint.raw_version) -%}
+    {%- set since = checkpoint.raw_version -%}
+    {%- set name = [invocation_id, "appended", d.relation, d.arrival, d.where, since, cdc._last_commit(d.relation)] -%}
+    {%- set appended = adapter.once(name | string, cdc._appended, d, checkpoint.read_to, since) -%}
     {{ return(appended is not none and appended[3] is not none and appended[3] <= checkpoint.read_to) }}
 {%- endmacro %}
 
