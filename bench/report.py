@@ -29,6 +29,7 @@ COLORS = {
     "delta_rs": "#9a7aa0",
     "spark_merge": "#b5b5b5",
     "spark_replace": "#cfcfcf",
+    "spark_floor": "#cfcfcf",
     "spark_write": "#9e9e9e",
     "spark_changes": "#9e9e9e",
     "spark_delete": "#9e9e9e",

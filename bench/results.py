@@ -26,6 +26,7 @@ SYSTEMS = (
     "delta_rs",
     "spark_merge",
     "spark_replace",
+    "spark_floor",
     "spark_write",
     "spark_changes",
     "spark_delete",

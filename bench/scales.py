@@ -138,6 +138,7 @@ SCALES = {
             "delta_rs",
             "spark_merge",
             "spark_replace",
+            "spark_floor",
             "spark_write",
         ),
     ),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
 
 from bench.data import COLUMNS, Table
 from bench.session import Timing, Workshop
@@ -147,6 +150,91 @@ class SparkStatement:
 
     def delta_tables(self, table: Table) -> list[str]:
         return [f"{self.name}.{table.name}"]
+
+    def drop(self, table: Table) -> None:
+        drop_tables(self.workshop, self.delta_tables(table))
+
+
+class SparkFloor:
+    """The statements that a small batch of a table with a history cannot do without, and no dbt.
+
+    They read the new events, look up the open versions of their keys, and replace these rows in the
+    history and in the final table. Their results stay in memory, and Spark interprets them.
+    """
+
+    name = "spark_floor"
+    settings = INTERPRETED | {
+        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false"
+    }
+
+    def __init__(self, workshop: Workshop, threads: int) -> None:
+        self.workshop = workshop
+        self.threads = threads
+        workshop.spark.sql(f"create schema if not exists {self.name}")
+
+    def load(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        def work() -> None:
+            for table in tables:
+                columns = ", ".join(COLUMNS)
+                history, final = self.delta_tables(table)
+                # As the tables that it is the floor of: a feed of changes, open versions apart.
+                feed = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
+                self.workshop.spark.sql(
+                    f"create or replace table {history} using delta partitioned by (is_open) {feed}"
+                    f" as select {columns}, seq, cast(null as bigint) as seq_end, true as is_open"
+                    f" from {table.raw}"
+                )
+                self.workshop.spark.sql(
+                    f"create or replace table {final} using delta {feed}"
+                    f" as select {columns} from {table.raw}"
+                )
+
+        return timed(work)
+
+    def lay_out(self, table: Table, files: int) -> None:
+        for name in self.delta_tables(table):
+            optimize(self.workshop, name, files)
+
+    def apply(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        def work() -> None:
+            with (
+                scoped(self.workshop.spark, self.settings),
+                ThreadPoolExecutor(self.threads) as pool,
+            ):
+                for _ in pool.map(lambda table: self._batch(table, arrived), tables):
+                    pass
+
+        return timed(work)
+
+    def _batch(self, table: Table, arrived: Arrived) -> None:
+        if table.name not in arrived:
+            return
+        spark = self.workshop.spark
+        history, final = self.delta_tables(table)
+        columns = ", ".join(COLUMNS)
+        events = spark.sql(LATEST.format(events=f"parquet.`{arrived[table.name]}`")).toArrow()
+        keys = sorted(set(events["id"].to_pylist()))
+        is_touched = f"id between {keys[0]} and {keys[-1]} and id in ({', '.join(map(str, keys))})"
+        known = spark.sql(f"select * from {history} where is_open and {is_touched}").toArrow()
+        spark.createDataFrame(events).createOrReplaceTempView(f"events_{table.name}")
+        spark.createDataFrame(known).createOrReplaceTempView(f"known_{table.name}")
+        spark.sql(
+            f"insert into {history} replace where is_open and {is_touched}"
+            f" select {columns}, seq, cast(null as bigint), true from events_{table.name}"
+            " where flag <> 'D' union all"
+            f" select {', '.join(f'k.{c}' for c in COLUMNS)}, k.seq, e.seq, false"
+            f" from known_{table.name} as k join events_{table.name} as e on k.id = e.id"
+        )
+        spark.sql(
+            f"insert into {final} replace where {is_touched}"
+            f" select {columns} from events_{table.name} where flag <> 'D'"
+        )
+
+    def current(self, table: Table) -> DataFrame:
+        return self.workshop.spark.table(self.delta_tables(table)[1])
+
+    def delta_tables(self, table: Table) -> list[str]:
+        return [f"{self.name}.{table.name}_history", f"{self.name}.{table.name}"]
 
     def drop(self, table: Table) -> None:
         drop_tables(self.workshop, self.delta_tables(table))

@@ -15,7 +15,7 @@ from bench.systems.base import System
 from bench.systems.delta_rs import DeltaRs
 from bench.systems.duck import DuckDb
 from bench.systems.in_dbt import Cdc, Recipe
-from bench.systems.pyspark_merge import PysparkMerge
+from bench.systems.pyspark_merge import PysparkMerge, SparkFloor
 
 NAMES = ("W3", "W8")
 WARM_UP = 1
@@ -69,6 +69,7 @@ class _Build:
             PysparkMerge(workshop),
             DuckDb(workshop),
             DeltaRs(workshop),
+            SparkFloor(workshop, scale.threads),
         ]
         self.systems = [system for system in systems if scale.measures(system.name)]
 
