@@ -22,7 +22,7 @@ help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests"
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
-	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium (an hour), full (hours), ONLY=W1"
+	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium, lake, loads, live (an hour or two each), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka, Debezium; pages in Chromium"
 	@echo "make cluster-up   a Spark cluster of this machine for --target connect and thrift; make cluster-down stops it"
