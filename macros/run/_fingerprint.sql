@@ -12,7 +12,7 @@
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
             {#- Its types are those of the raw table, as they were if its reader has nothing new, or has noted the same types. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
-                {%- if cdc._has_same_input(reader) or cdc._has_same_declaration(reader) -%}{{ return(true) }}{%- endif -%}
+                {%- if cdc._has_same_declaration(reader) or cdc._has_same_input(reader) -%}{{ return(true) }}{%- endif -%}
             {%- endfor -%}
         {%- endif -%}
         {{ return(false) }}
@@ -106,11 +106,11 @@
 {%- endmacro %}
 
 
-{#- The fingerprint of who reads a staging view of a shared raw table, but for that table's commits. None of others. -#}
+{#- The fingerprint of who reads a staging view, but for the commits of its raw table. None of others, and where no log tells of them. -#}
 {% macro _declared_fingerprint(node) -%}
     {%- set above = cdc._node_above(node) -%}
     {%- set d = cdc._upstream_declaration(node) if above and above.config.materialized == "view" else none -%}
-    {%- if not d or not cdc._is_shared(d) -%}
+    {%- if not d or d.problems or cdc._last_commit(d.relation) is none -%}
         {{ return(none) }}
     {%- endif -%}
     {%- set view_text = cdc._view_text(above.relation_name) -%}
@@ -120,11 +120,12 @@
 {%- endmacro %}
 
 
-{#- Whether a table that reads a staging view of a shared raw table was made of this view and of raw columns of these types. -#}
+{#- Whether a table that reads a staging view was made of this view and of raw columns of these types. -#}
 {% macro _has_same_declaration(node) -%}
-    {%- set reader = cdc._reader(node) -%}
-    {%- set made = cdc._declared_fingerprint(node) if reader else none -%}
-    {{ return(made is not none and made == reader.checkpoint.get("declared") and not reader.checkpoint.get("part")) }}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- set made = cdc._declared_fingerprint(node) if cdc._last_commit(target) is not none else none -%}
+    {%- set checkpoint = cdc._read_checkpoint(target) if made is not none else {} -%}
+    {{ return(made is not none and made == checkpoint.get("declared") and not checkpoint.get("part")) }}
 {%- endmacro %}
 
 

@@ -3,10 +3,10 @@
     at the raw table tells it of all that read it.
 -#}
 {% macro _is_unaffected(node) -%}
-    {%- if not cdc._has_same_declaration(node) -%}
+    {%- set reader = cdc._reader(node) -%}
+    {%- if not reader or not cdc._has_same_declaration(node) -%}
         {{ return(false) }}
     {%- endif -%}
-    {%- set reader = cdc._reader(node) -%}
     {%- set read_to = reader.checkpoint.read_to -%}
     {%- set probe = cdc._shared_probe(reader.declaration) -%}
     {%- set newest = probe.newest.get(reader.declaration.table) if probe else none -%}

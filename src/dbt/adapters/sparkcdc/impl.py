@@ -584,6 +584,9 @@ class SparkCdcAdapter(SparkAdapter):
         Args:
             sql: The query.
         """
+        return dict(self.connections.known.ask(("types", sql), lambda: self._query_types(sql)))
+
+    def _query_types(self, sql: str) -> dict[str, str]:
         spark = self.connections.get_thread_connection().handle.spark
         with self.connections.exception_handler(sql):
             fields = spark.sql(sql).schema.fields

@@ -17,6 +17,8 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    # Rows in memory are one partition, written as one file.
+    "spark.sql.leafNodeDefaultParallelism": "1",
 }
 
 
