@@ -130,3 +130,31 @@ def test_messages_are_short(credentials: SparkCdcCredentials) -> None:
         assert words in message
         assert len(message.splitlines()) < 12
         assert "Project" not in message and "\tat " not in message
+
+
+NO_START = """
+import sys
+from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.session import open_session
+from dbt_common.exceptions import DbtRuntimeError
+wrong = {"spark.sql.catalog.spark_catalog": "no.such.Catalog"}
+creds = SparkCdcCredentials(
+    schema="x", warehouse=sys.argv[1], spark_log=sys.argv[2], server_side_parameters=wrong
+)
+try:
+    open_session(creds)
+except DbtRuntimeError as exc:
+    print(exc)
+"""
+
+
+def test_a_start_that_fails_names_the_cause(tmp_path: Path) -> None:
+    # Spark's exceptions ask their Java process for the text, and a failed start ends it.
+    run = subprocess.run(
+        [sys.executable, "-c", NO_START, str(tmp_path / "warehouse"), str(tmp_path / "spark.log")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Spark did not start" in run.stdout
+    assert "no.such.Catalog" in run.stdout

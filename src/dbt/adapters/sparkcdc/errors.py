@@ -67,14 +67,7 @@ def message_of(exc: BaseException) -> str:
 
 def _text(exc: BaseException) -> str:
     java = getattr(exc, "java_exception", None)
-    if java is not None:
-        return _innermost(java)
-    try:
-        return str(exc)
-    except AssertionError:
-        # An exception of Spark asks its Java process for the text. Where the session did not come
-        # about, there is none to ask.
-        return str(getattr(exc, "_desc", ""))
+    return str(exc) if java is None else _innermost(java)
 
 
 def _innermost(java: Any) -> str:

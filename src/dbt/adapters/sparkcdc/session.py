@@ -284,6 +284,8 @@ def _launch(
         if metastore.is_embedded(parameters):
             metastore.make_room(spark._jvm, Path(conf["spark.sql.warehouse.dir"]))
     except Exception as exc:
+        # Some exceptions ask Java for their text, which is about to end.
+        cause = message_of(exc)
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
         _forget_gateway()
@@ -291,7 +293,7 @@ def _launch(
         if b"XSDB6" in log.read_bytes()[began:]:  # Derby: booted by another process
             message = metastore.in_use(Path(conf["spark.sql.warehouse.dir"]))
         else:
-            message = f"Spark did not start: {message_of(exc)}\nMore is in {log}."
+            message = f"Spark did not start: {cause}\nMore is in {log}."
         raise DbtRuntimeError(message) from exc
     return spark, gateway.proc
 
