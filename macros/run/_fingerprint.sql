@@ -106,7 +106,7 @@
 {%- endmacro %}
 
 
-{#- The fingerprint of who reads a staging view, but for the commits of its raw table. None of others, and where no log tells of them. -#}
+{#- The fingerprint of who reads a staging view, but for the raw table's commits. None of others, and where no log tells. -#}
 {% macro _declared_fingerprint(node) -%}
     {%- set above = cdc._node_above(node) -%}
     {%- set d = cdc._upstream_declaration(node) if above and above.config.materialized == "view" else none -%}
