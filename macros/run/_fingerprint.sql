@@ -12,7 +12,7 @@
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
             {#- Its types are those of the raw table, as they were if its reader has nothing new, or has noted the same types. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
-                {%- if cdc._has_same_declaration(reader) or cdc._has_same_input(reader) -%}{{ return(true) }}{%- endif -%}
+                {%- if cdc._has_same_input(reader) or cdc._has_same_declaration(reader) -%}{{ return(true) }}{%- endif -%}
             {%- endfor -%}
         {%- endif -%}
         {{ return(false) }}
