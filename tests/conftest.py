@@ -12,6 +12,7 @@ from dbt.adapters.sparkcdc import jars
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.prepare import prepare
 from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt_common.tests import enable_test_caching
 
 # As in profiles.yml: compiling a query would take longer than running it.
 SMALL = {
@@ -43,6 +44,10 @@ AVRO = {"spark.jars.packages": "org.apache.spark:spark-avro_2.13:4.1.1"}
 
 # The tests' projects install the package, and must not get its reference project with it.
 os.environ.pop("CDC_REFERENCE_PROJECT", None)
+
+# Each class of tests has a project of its own with the same 1,500 macros: dbt's own cache for tests
+# makes two seconds and a half of its parsing one.
+enable_test_caching()
 
 # pandas on Spark warns where it is not set before it is loaded.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")

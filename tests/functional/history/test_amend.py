@@ -151,16 +151,14 @@ class TestAmend:
             *((key, 10, "I", f"city {key}", "CH", key) for key in range(1, 8)),
             (11, 10, "I", "old", "XX", 1),
             (12, 10, "I", "old", "XX", 2),
+            (12, 20, "U", "new", "XX", 2),
             (13, 10, "I", "old", "YY", 3),
         )
-        run_dbt(["build"])
-        self.arrive(2, (12, 20, "U", "new", "XX", 2))
         run_dbt(["build"])
         self.bad_input_is_refused_at_once()
         self.a_killed_command_is_run_again(monkeypatch)
         self.rows_are_deleted()
-        self.rows_are_updated()
-        self.events_of_the_source_have_their_place()
+        self.rows_are_updated_among_events_of_the_source()
         self.every_rebuild_repeats_them()
         self.all_rows_and_the_same_row_again()
         self.columns_that_change()
@@ -295,25 +293,12 @@ class TestAmend:
         assert self.state() == before
         assert [self.writes(base) for base in BASES] == written
 
-    def rows_are_updated(self) -> None:
-        args = {
-            "where": "id <= 3",
-            "set": {"COUNTRY": "lower('LI')", "points": "null", "city": "'city 1'"},
-        }
-        said = self.amend_all(**args)
+    def rows_are_updated_among_events_of_the_source(self) -> None:
+        change = {"COUNTRY": "lower('LI')", "points": "null", "city": "'city 1'"}
+        said = self.amend_all(where="id <= 3", set=change)
         assert all("3 rows will be updated" in one for one in said)
-        run_dbt(["build"])
-        for key in (1, 2, 3):
-            self.expected[key] = ("city 1", "li", None)
-        self.final(self.expected)
-        assert self.versions(2) == [("city 2", "CH", 2.0, 10, 10), ("city 1", "li", None, 10, None)]
-        self.audits_hold()
-        self.nothing_more(**args)
-
-    def events_of_the_source_have_their_place(self) -> None:
         self.arrive(
-            3,
-            (1, 5, "U", "late", "CH", 9),
+            2,
             (2, 30, "U", "moved", "CH", 22),
             (3, 10, "I", "city 3", "CH", 3),  # once more
             (11, 30, "I", "back", "AA", 1),
@@ -321,21 +306,24 @@ class TestAmend:
             (12, 20, "U", "new", "XX", 2),  # once more
         )
         run_dbt(["build"])
+        for key in (1, 3):
+            self.expected[key] = ("city 1", "li", None)
         self.expected[2] = ("moved", "CH", 22.0)
         self.expected[11] = ("back", "AA", 1.0)
         self.final(self.expected)
         for history in ("people_history", "whole_history"):
-            assert self.versions(1, history) == [
-                ("late", "CH", 9.0, 5, 10),
-                ("city 1", "CH", 1.0, 10, 10),
-                ("city 1", "li", None, 10, None),
+            assert self.versions(2, history) == [
+                ("city 2", "CH", 2.0, 10, 10),
+                ("city 1", "li", None, 10, 30),
+                ("moved", "CH", 22.0, 30, None),
             ]
-            assert self.versions(2, history)[2:] == [("moved", "CH", 22.0, 30, None)]
-            assert self.versions(12, history)[1:] == [
+            assert self.versions(12, history) == [
+                ("old", "XX", 2.0, 10, 15),
                 ("late", "XX", 5.0, 15, 20),
                 ("new", "XX", 2.0, 20, 20),
             ]
         self.audits_hold()
+        self.nothing_more(where="id in (1, 3)", set=change)
 
     def every_rebuild_repeats_them(self) -> None:
         before = self.state()
@@ -358,11 +346,20 @@ class TestAmend:
         args = {"where": "true", "set": {"country": "'EU'"}}
         assert "add `everything: true`" in self.amend(passes=False, table="people_final", **args)
         self.amend_all(everything=True, **args)
+        # Late for a row that a build before has amended.
+        self.arrive(3, (1, 5, "U", "late", "CH", 9))
         run_dbt(["build"])
         self.expected = {
             key: (city, "EU", points) for key, (city, _, points) in self.expected.items()
         }
         self.final(self.expected)
+        for history in ("people_history", "whole_history"):
+            assert self.versions(1, history) == [
+                ("late", "CH", 9.0, 5, 10),
+                ("city 1", "CH", 1.0, 10, 10),
+                ("city 1", "li", None, 10, 10),
+                ("city 1", "EU", None, 10, None),
+            ]
         self.amend_all(where="id in (3, 4)", delete=True)
         run_dbt(["build"])
         assert self.versions(3) == [
@@ -389,16 +386,18 @@ class TestAmend:
         found = rows(self.project, "select id, town from {s}.people_history order by all")
         assert found == before
         self.amend_all(where="id = 5", set={"note": "'kept'", "town": "'named'"})
-        run_dbt(["build"])
         self.arrive_wide(4, (1, 3, "late", "n"))
-        run_dbt(["build", "--full-refresh"])
+        run_dbt(["build"])
+        self.columns_are_kept()
+        self.audits_hold()
+
+    def columns_are_kept(self) -> None:
         for table in ("people_final", "visits_final", "whole_final"):
             found = rows(
                 self.project,
                 f"select id, town, country, note from {{s}}.{table} where id in (1, 5) order by id",
             )
             assert found == [(1, "city 1", "EU", None), (5, "named", "EU", "kept")], table
-        self.audits_hold()
 
     def arrive_wide(self, batch: int, *events: tuple[int, int, str, str]) -> None:
         values = ", ".join(
@@ -421,6 +420,7 @@ class TestAmend:
         ):
             found = rows(self.project, f"select * from {{s}}.{table} where id = 13 and {living}")
             assert found == [], table
+        self.columns_are_kept()
         run_dbt(["build"])
         self.audits_hold()
 

@@ -137,10 +137,12 @@ class TestOneAnswer:
             "later_changes": [one for one in arrivals if one.event.position > POSITION],
         }
         images = {Event(v.scenario, v.id, POSITION, "I", v.a, v.b) for v in living}
-        for batch in range(BATCHES):
+        # All but the first batch arrive at once.
+        for batches in (range(1), range(1, BATCHES)):
+            batch = batches[-1]
             for name, stream in streams.items():
                 arriving = [
-                    (*one.event, batch) for one in stream for at in one.batches if at == batch
+                    (*one.event, at) for one in stream for at in one.batches if at in batches
                 ]
                 append(spark, f"{project.test_schema}.{name}", arriving, RAW)
             if batch == 0:
@@ -157,7 +159,8 @@ class TestOneAnswer:
                     images | {event for event in stream if event.position > POSITION}
                 )
                 self.check(project, name, expected)
-                self.check_audit(project, name, len(stream) + len(images))
+                if batch > 0:
+                    self.check_audit(project, name, len(stream) + len(images))
         assert len([e for e in arrived["changes"] if e.position <= POSITION]) > SCENARIOS / 3
         # A batch asks the copy for the position, and reads no row of it.
         assert self.scans(project, "_arrived > 1") == 1 and self.scans(project, "true") == 2
@@ -455,12 +458,12 @@ class TestFormats:
             ],
             messages,
         )
-        run_dbt(["build"])
+        models = ["stg_customers", "customers_final", "bad_customers"]
+        run_dbt(["build", "--select", *models])
         assert rows(project, customers) == [first, (2, "two", "1.23", None, None), third, fifth]
         # A type that was too narrow: the rows of the snapshot are read again.
         declared = Path(project.project_root) / "models" / "sources.yml"
         declared.write_text(FORMATS.replace("decimal(10,2)", "decimal(12,3)"))
-        models = ["stg_customers", "customers_final", "bad_customers"]
         run_dbt(["build", "--full-refresh", "--select", *models])
         assert rows(project, "select count(*) from {s}.bad_customers") == [(0,)]
         worth = rows(project, "select cast(worth as string) from {s}.customers_final where id = 2")

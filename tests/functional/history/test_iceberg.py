@@ -92,6 +92,8 @@ class TestOneAnswerInIceberg:
         versions = tables.versions()
         run_dbt([*BUILD])
         assert versions == tables.versions()
+        if count == SCENARIOS:
+            return  # the test of Delta's tables goes on, and so does `make soak`
 
         # Known events change no row, and neither does a rebuild from the raw events.
         tables.put(BATCHES, events[: len(events) // 2])
@@ -142,6 +144,21 @@ ITEM_FINAL = """
 """
 TABLES = ["items_history", "items", "alone"]
 SEEN = datetime(2026, 1, 1, 12, 30)
+# What is done by hand between two builds. A commit that is not ours is seen, whatever it did, and
+# a table that is gone. `alone` and the history have nothing to do with each other.
+ACTS = [
+    ("delete from {s}.items where id = 1", "delete from {s}.alone where id = 1"),
+    ("drop table {s}.items", "drop table {s}.alone"),
+    ("delete from {s}.items_history where id = 1",),
+    ("drop table {s}.items_history_tombstones",),
+    ("drop table {s}.items_history",),
+]
+MORE_ACTS = [
+    "update {s}.items set size = 77 where id = 3",
+    "insert into {s}.items select * from {s}.items",
+    "truncate table {s}.items",
+    "truncate table {s}.items_history",
+]
 
 
 class Lake:
@@ -251,37 +268,37 @@ class TestWhatPeopleDo:
         versions = lake.versions()
         # A raw table with deletion vectors, which Delta does not read inside a write of Iceberg.
         lake.sql("delete from {raw}.items where id = 9")
-        acts = [
-            "delete from {s}.items where id = 1",
-            "update {s}.items set size = 77 where id = 3",
-            "insert into {s}.items select * from {s}.items",
-            "truncate table {s}.items",
-            "drop table {s}.items",
-            "delete from {s}.items_history where id = 1",
-            "truncate table {s}.items_history",
-            "drop table {s}.items_history_tombstones",
-            "drop table {s}.items_history",
-            "delete from {s}.alone where id = 1",
-            "drop table {s}.alone",
-        ]
-        for act in acts:
-            lake.sql(act)
-            lake.build()
-            lake.check()
-            assert lake.versions() == versions, act
+        for acts in ACTS:
+            self.act(lake, versions, *acts)
         # An event from before the delete that only a tombstone knows.
         lake.arrive((4, "I", 4, "d"))
         lake.build()
         lake.check()
 
+    def act(self, lake: Lake, versions: list[Any], *acts: str) -> None:
+        for act in acts:
+            lake.sql(act)
+        lake.build()
+        lake.check()
+        assert lake.versions() == versions, acts
+
+    @pytest.mark.soak
+    def test_more_rows_changed_by_hand(self, lake: Lake) -> None:
+        lake.arrive((1, "I", 1, "a"), (2, "I", 2, "b"), (3, "I", 3, "c"))
+        lake.build()
+        lake.arrive((1, "U", 5, None), (2, "D", None, None))
+        lake.build()
+        versions = lake.versions()
+        for act in MORE_ACTS:
+            self.act(lake, versions, act)
+
     def test_tables_that_went_back(self, lake: Lake) -> None:
         lake.arrive((3, "U", 33, "cc"))
         lake.build()
-        for table in TABLES:
-            before = lake.snapshots_of(table)[-2]
-            lake.sql(
-                f"call {CATALOG}.system.rollback_to_snapshot('{table_of(lake, table)}', {before})"
-            )
+        for tables in (("items_history", "alone"), ("items",)):
+            for table in tables:
+                before, name = lake.snapshots_of(table)[-2], table_of(lake, table)
+                lake.sql(f"call {CATALOG}.system.rollback_to_snapshot('{name}', {before})")
             lake.build()
             lake.check()
         lake.arrive((3, "U", 34, None), (5, "I", 5, "e"))
@@ -322,17 +339,15 @@ class TestWhatPeopleDo:
             )
         outcomes = lake.build()
         assert outcomes["items"] == "nothing new" and outcomes["alone"] == "nothing new"
-        lake.arrive((3, "U", 35, "new"))
-        lake.build()
-        lake.check()
         lake.arrive((3, "U", 36, "newer"))
         lake.build()
+        lake.check()
 
         run = lake.sql("select max_by(run_id, run_started_at) from {raw}.cdc_runs").first()[0]
         arguments = f"{{table: items_history, run: '{run}', dry_run: false}}"
         run_dbt(["run-operation", "cdc_rewind", "--args", arguments])
         size = lake.sql("select size from {s}.items where id = 3").first()[0]
-        assert size == 35
+        assert size == 3
         lake.build()
         lake.check()
         run_dbt(
@@ -355,19 +370,17 @@ class TestWhatPeopleDo:
     def test_amendments(self, lake: Lake) -> None:
         lake.arrive((1, "U", 21, "x"), (5, "U", 25, "x"), (7, "U", 27, "y"))
         lake.build()
-        for table in ("items", "alone"):
-            for change in ({"set": {"size": "size + 100"}}, {"delete": True}):
-                where = f"note = '{'x' if 'set' in change else 'y'}'"
-                # What waits for a build is applied before the next condition is asked.
-                lake.build()
+        for change in ({"set": {"size": "size + 100"}}, {"delete": True}):
+            where = f"note = '{'x' if 'set' in change else 'y'}'"
+            for table in ("items", "alone"):
                 self.amend(table=table, where=where, **change)
-        lake.build()
+            # What waits for a build is applied before the next condition is asked.
+            lake.build()
         for key in (1, 5):
             lake.rows[key] = (lake.rows[key][0] + 100, lake.rows[key][1])
         del lake.rows[7]
         lake.check()
-        for table in ("items_history", "alone"):
-            lake.build("--full-refresh", "--select", table)
+        lake.build("--full-refresh", "--select", "items_history", "alone")
         lake.build()
         lake.check()
 
@@ -390,7 +403,6 @@ class TestWhatPeopleDo:
 
     def test_declarations_that_change(self, lake: Lake) -> None:
         lake.arrive((1, "U", 2, "n"), (3, "U", 3, "n"))
-        lake.build()
         root = lake.project.project_root
         declared = ITEMS.format(columns=EVOLVED, more=", renames: {remark: note}")
         declared = declared.replace("updates: [note]", "updates: [remark]")
@@ -399,25 +411,22 @@ class TestWhatPeopleDo:
         late = (8, lake.batch * 10, "I", 2**40, None, "r", (1, 0.5), SEEN, lake.batch)
         append(lake.spark, f"{lake.project.test_schema}.items", [late], RAW)
         lake.rows[8] = (2**40, "r")
-        lake.build("--no-partial-parse")
+        lake.build()
         lake.check("remark")
         for table in TABLES:
             found = lake.sql(f"select place.y, seen from {{s}}.{table} where id = 8").first()
             assert tuple(found) == (0.5, SEEN), table
-        lake.arrive((8, "U", 3, None), (1, "U", 4, None))
-        lake.build()
-        lake.check("remark")
 
         # No type of Iceberg becomes a text, and no version of its format an older one.
         wrong = declared.replace("name: size, data_type: bigint", "name: size, data_type: string")
         write_file(wrong, root, "models", "sources.yml")
-        messages = lake.build("--no-partial-parse", fails=True)
+        messages = lake.build(fails=True)
         for table in ("items_history", "alone"):
             assert "`size` is bigint and is now declared as string" in messages[table]
         write_file(declared, root, "models", "sources.yml")
         options = ", write_mode: copy-on-write, format_version: 3"
         write_file(ITEM_SNAPSHOT.format(more=options), root, "snapshots", "snapshots.yml")
-        lake.arrive((8, "U", 5, None))
+        lake.arrive((8, "U", 5, None), (1, "U", 4, None))
         lake.build("--no-partial-parse")
         lake.check("remark")
         found = lake.sql("show tblproperties {s}.items_history").collect()
@@ -530,7 +539,7 @@ class TestWhatPeopleDo:
             publish(*arguments)
             raise RuntimeError("killed")
 
-        for size, dying in enumerate((before, after, before)):
+        for size, dying in enumerate((before, after)):
             lake.arrive((1, "U", 100 + size, None), (20 + size, "I", 1, "x"), (8, "D", None, None))
             with monkeypatch.context() as patch:
                 patch.setattr(iceberg, "_publish", dying)

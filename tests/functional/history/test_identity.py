@@ -194,22 +194,22 @@ class TestIdentity:
         assert [row[:3] for row in self.current(story, name)] == expected
 
     def test_nothing_changes_when_all_is_read_once_more(self, story: Any) -> None:
-        """Events that the tables know by now, and one that is new."""
-        before = {name: self.versions(story, name) for name in HISTORIES}
-        rows_before = {name: self.current(story, name) for name in TABLES}
+        """Events that the tables know by now, and one that is new, of row 3."""
+
+        def seen() -> list[tuple[str, list[tuple[Any, ...]]]]:
+            found = [(name, self.versions(story, name)) for name in HISTORIES]
+            found += [(name, self.current(story, name)) for name in TABLES]
+            return [(name, [row for row in kept if row[0] != 3]) for name, kept in found]
+
+        before = seen()
         self.arrive(story, EVENTS[:5], 3, "sent_again")
         # A commit, for a raw table without one is not looked at.
         for name in TABLES:
             if name != "sent_again":
                 self.arrive(story, EVENTS[:1], 3, name)
-        run_dbt(["build"])
-        for name in HISTORIES:
-            assert self.versions(story, name) == before[name], name
-        for name in TABLES:
-            assert self.current(story, name) == rows_before[name], name
-
         self.arrive(story, [(3, "U", 20, "b", "u")], 4)
         run_dbt(["build"])
+        assert seen() == before
         for name in ("whole", "alone", "sent_again", "envelope"):
             assert (3, "b", "u", None) in self.current(story, name), name
 
