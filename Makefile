@@ -16,11 +16,12 @@ export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build test bench soak conformance browser browser-tests e2e cluster-up cluster-down lint format docs package capture lock clean distclean java spark
+.PHONY: help build test test-extended bench soak conformance browser browser-tests e2e cluster-up cluster-down lint format docs package capture lock clean distclean java spark
 
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
-	@echo "make test     unit and functional tests"
+	@echo "make test     unit and functional tests, about a dozen minutes"
+	@echo "make test-extended  the other functional tests, about half an hour; CI runs both"
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium, lake, loads, live (an hour or two each), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
@@ -39,7 +40,10 @@ build: java $(INSTALLED)
 	@$(BIN)/python scripts/build.py
 
 test: spark
-	@$(BIN)/python -m pytest $(TWO_PROCESSES)
+	@$(BIN)/python -m pytest -m "not extended and not soak" $(TWO_PROCESSES)
+
+test-extended: spark
+	@$(BIN)/python -m pytest -m "extended and not soak" $(TWO_PROCESSES)
 
 soak: spark
 	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak $(addprefix -k ,$(ONLY)) $(TWO_PROCESSES)

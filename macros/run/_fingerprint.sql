@@ -10,10 +10,12 @@
         {#- Spark keeps no comments before the query. -#}
         {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
-            {#- Its types are those of the raw table, as they were if its reader has nothing new, or has noted the same types. -#}
             {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
-                {%- if cdc._has_same_input(reader) or cdc._has_same_declaration(reader) -%}{{ return(true) }}{%- endif -%}
+                {%- if cdc._has_same_input(reader) -%}{{ return(true) }}{%- endif -%}
             {%- endfor -%}
+            {#- Spark casts what a view reads to the types that the view was created with. A reader may have noted later ones. -#}
+            {%- set declared = cdc._view_fingerprint(model) -%}
+            {{ return(declared is not none and adapter.view_property(this | string, "cdc.declared") == declared) }}
         {%- endif -%}
         {{ return(false) }}
     {%- endif -%}
@@ -21,6 +23,13 @@
         {{ return(cdc._has_same_input(model) or cdc._is_unaffected(model)) }}
     {%- endif -%}
     {{ return(cdc._resolves(model) and cdc._has_resolved_all()) }}
+{%- endmacro %}
+
+
+{#- The hook of the embedded Spark's adapter: the properties of a view, which say what a staging view was created over. -#}
+{% macro sparkcdc__view_properties() -%}
+    {%- set declared = cdc._view_fingerprint(model) if "macro.cdc.events" in model.depends_on.macros else none -%}
+    {{ return({} if declared is none else {"cdc.declared": declared}) }}
 {%- endmacro %}
 
 
@@ -109,14 +118,26 @@
 {#- The fingerprint of who reads a staging view, but for the raw table's commits. None of others, and where no log tells. -#}
 {% macro _declared_fingerprint(node) -%}
     {%- set above = cdc._node_above(node) -%}
-    {%- set d = cdc._upstream_declaration(node) if above and above.config.materialized == "view" else none -%}
+    {%- set is_view = above and above.config.materialized == "view" -%}
+    {%- set raw = cdc._raw_fingerprint(cdc._upstream_declaration(node)) if is_view else none -%}
+    {%- set view_text = cdc._view_text(above.relation_name) if raw else none -%}
+    {{ return(none if view_text is none else cdc._fingerprint(node, [view_text] + raw)) }}
+{%- endmacro %}
+
+
+{#- The fingerprint of a staging view, but for its text. None where no log tells. -#}
+{% macro _view_fingerprint(node) -%}
+    {%- set raw = cdc._raw_fingerprint(cdc._upstream_declaration(node)) -%}
+    {{ return(none if raw is none else cdc._fingerprint(node, raw)) }}
+{%- endmacro %}
+
+
+{#- The columns and the identity of a raw table, and the commits of what is read beside it. None where no log tells. -#}
+{% macro _raw_fingerprint(d) -%}
     {%- if not d or d.problems or cdc._last_commit(d.relation) is none -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set view_text = cdc._view_text(above.relation_name) -%}
-    {%- set raw = [] if view_text is none else [cdc._raw_types(d.relation), cdc._table_id(d.relation)]
-        + cdc._bootstrap_commits(d) + cdc._amendment_commits(d) -%}
-    {{ return(cdc._fingerprint(node, [view_text] + raw) if raw else none) }}
+    {{ return([cdc._raw_types(d.relation), cdc._table_id(d.relation)] + cdc._bootstrap_commits(d) + cdc._amendment_commits(d)) }}
 {%- endmacro %}
 
 

@@ -12,6 +12,8 @@ from dbt_common.exceptions import CompilationError
 
 from tests.functional.history.tables import histories, rows
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SOURCES = """

@@ -12,6 +12,8 @@ from dbt.tests.util import run_dbt
 
 from dbt_spark_cdc.cli import main
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # One table of each kind: JSON text, columns with the article's rank and a partition, ChangeEvents.

@@ -15,6 +15,8 @@ import pytest
 from scripts.package import build_archive
 from tests.functional.consumer import copy_project, dbt
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture
 def consumer(tmp_path: Path, warehouse: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -32,6 +32,8 @@ from dbt_spark_cdc.topics import (
 from tests.registry import Registry as Server
 from tests.registry import avro, framed, running, varint
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"

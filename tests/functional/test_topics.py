@@ -25,6 +25,8 @@ from dbt_spark_cdc.topics import (
 )
 from dbt_spark_cdc.topics import RAW as COLUMNS
 
+pytestmark = pytest.mark.extended
+
 RAW = "topics_raw.messages"
 MESSAGES = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,"

@@ -17,6 +17,8 @@ import pytest
 
 from tests.conftest import SMALL
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 240
 SETTINGS = {**SMALL, "spark.driver.memory": "1g"}

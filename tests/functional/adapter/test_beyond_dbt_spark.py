@@ -10,6 +10,8 @@ import pytest
 from dbt.adapters.sparkcdc import metastore
 from dbt.tests.util import run_dbt, run_dbt_and_capture
 
+pytestmark = pytest.mark.extended
+
 SEED = """\
 id,big,name,amount,born,seen,ok,code
 1,9223372036854775807,O'Brien,1.50,2020-02-29,2020-01-01 10:20:30.123456,true,007

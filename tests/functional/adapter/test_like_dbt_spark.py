@@ -37,6 +37,8 @@ from dbt.tests.adapter.utils.data_types.test_type_bigint import BaseTypeBigInt
 from dbt.tests.adapter.utils.data_types.test_type_numeric import BaseTypeNumeric
 from dbt.tests.adapter.utils.data_types.test_type_timestamp import BaseTypeTimestamp
 
+pytestmark = pytest.mark.extended
+
 DELTA = {"+file_format": "delta"}
 
 

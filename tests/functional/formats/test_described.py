@@ -14,6 +14,8 @@ from dbt_spark_cdc.cli import main
 from tests.functional.formats.decoding import Decoding, source_yaml
 from tests.unit.cli.test_describe import FORMATS, POSITIONS, without
 
+pytestmark = pytest.mark.extended
+
 TABLES = {
     "flagged": "flag,emp_no,salary,seq\n i,7,10.50,9\nU,7,11.00,10\nD,7,,11\n",
     "flagged_by_time": "op,id,changed_at\nI,1,2026-01-01 10:00:00Z\nU,1,2026-01-02 10:00:00Z\n",

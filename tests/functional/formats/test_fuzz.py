@@ -23,6 +23,8 @@ from tests.functional.formats.hostile import (
     typed,
 )
 
+pytestmark = pytest.mark.extended
+
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "400"))
 SEED = int(os.environ.get("FUZZ_SEED", "20261121"))
 

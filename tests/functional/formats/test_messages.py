@@ -526,6 +526,7 @@ class TestMessages(Decoding):
             assert project.run_sql(plan, fetch="one")[0].count("columnNameOfCorruptRecord") == 1
 
 
+@pytest.mark.extended
 class TestLargeMessages(Decoding):
     """A statement over a whole table is one message: cost must not grow with its square."""
 

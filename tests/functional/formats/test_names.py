@@ -12,6 +12,8 @@ from dbt.tests.util import run_dbt
 from tests.functional.formats.decoding import Decoding, events, reasons
 from tests.functional.formats.test_messages import dms, maxwell
 
+pytestmark = pytest.mark.extended
+
 COLUMNS = {"id": "int", "name": "string"}
 
 

@@ -12,6 +12,8 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 HOUR = 3600
 NOW = 1_790_000_000
 

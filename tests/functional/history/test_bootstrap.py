@@ -18,6 +18,8 @@ from tests.functional.oracle import Event, Version
 from tests.functional.oracle import histories as fold_to_histories
 from tests.functional.scenarios import BATCHES, Arrival, draw_scenarios, pack
 
+pytestmark = pytest.mark.extended
+
 SCENARIOS = 150
 # Positions go from 100 to 4001. One stream begins at START, the snapshot is at POSITION.
 START, POSITION = 1000, 2000

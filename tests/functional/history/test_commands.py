@@ -14,6 +14,8 @@ from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.delta_table import read_table
 from tests.functional.history.tables import FINAL, append, histories, rows
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

@@ -9,6 +9,8 @@ from dbt.tests.util import run_dbt, run_dbt_and_capture
 
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

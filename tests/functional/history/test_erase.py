@@ -16,6 +16,8 @@ from dbt_common.exceptions import DbtRuntimeError
 from tests.functional.history import tables
 from tests.functional.history.tables import FINAL, histories
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

@@ -15,6 +15,8 @@ from dbt.adapters.sparkcdc import avro_file, erasure, iceberg, iceberg_erasure
 from tests.functional.history import iceberg_files, test_erase
 from tests.functional.history.tables import histories
 
+pytestmark = pytest.mark.extended
+
 CATALOG = "ice"
 BUILT = ["people_history", "people_history_tombstones", "people_final", "people_changes"]
 BUILT += ["visits_final"]

@@ -17,6 +17,8 @@ from tests.functional.history import test_erase, test_moving_keys
 from tests.functional.history.tables import FINAL, append, histories, rows
 from tests.functional.keys.oracle import Event, entities
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

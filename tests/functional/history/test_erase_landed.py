@@ -19,6 +19,8 @@ from dbt_common.exceptions import DbtRuntimeError
 from tests.functional.history.tables import FINAL, histories, rows
 from tests.functional.test_landing import CONFIG, MODEL
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

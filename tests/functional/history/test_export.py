@@ -14,6 +14,8 @@ from dbt.tests.util import run_dbt
 from dbt_spark_cdc import export
 from tests.functional.history.tables import rows
 
+pytestmark = pytest.mark.extended
+
 SEED = 20261123
 EVENTS = 40
 EVENTS_A_FILE = 7

@@ -14,6 +14,8 @@ from dbt.tests.util import run_dbt
 from tests.functional.history.changes import Changes, events_of
 from tests.functional.oracle import Event
 
+pytestmark = pytest.mark.extended
+
 CREATES = re.compile(r"\s*(/\*.*?\*/\s*)?create (or replace )?table \S*\.(\w+)", re.S)
 TABLES = ("changes_history", "alone_final")
 

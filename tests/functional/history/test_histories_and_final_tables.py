@@ -12,6 +12,8 @@ from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import FINAL, rows
 
+pytestmark = pytest.mark.extended
+
 DECLARED = "format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch"
 SOURCES = """
 version: 2

@@ -21,6 +21,8 @@ from tests.functional.history.tables import FINAL, append, histories, rows
 from tests.functional.history.test_one_answer import BUILD, DECLARED, Tables, arriving
 from tests.functional.scenarios import BATCHES, draw_scenarios, pack
 
+pytestmark = pytest.mark.extended
+
 CATALOG = "ice"
 SCENARIOS, MANY_SCENARIOS = 300, 1000
 

@@ -11,6 +11,8 @@ from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 FLAGGED = "format: flagged, sequence_by: seq, operation: op"
 TYPED = "id int, op string, seq int, a string, city string, n int, batch int"
 # Of each table: its options, without an `arrival` where all events are read in every run.

@@ -14,6 +14,8 @@ from tests.functional.history.changes import FINAL, SOURCES, WRITES, Changes, ev
 from tests.functional.history.tables import rows
 from tests.functional.history.test_crash import PowerCut
 
+pytestmark = pytest.mark.extended
+
 TABLES = ("changes_history", "alone_final")
 # Two more readers of the same raw table; the numbers of one are no doubles.
 READERS = """

@@ -16,6 +16,8 @@ from dbt_common.exceptions import CompilationError
 
 from tests.functional.history.tables import FINAL, append, histories, rows
 
+pytestmark = pytest.mark.extended
+
 FLAGGED = """
       - name: clerks
         identifier: raw_clerks

@@ -14,6 +14,8 @@ from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 MISTAKE = "apply_as_truncates: \"a = 'wipe'\", apply_as_deletes: \"a = 'gone'\""
 # Of each table: how it is declared otherwise than the others.
 FIRST = {

@@ -10,6 +10,8 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

@@ -14,6 +14,8 @@ from dbt_spark_cdc.project import open_project
 from dbt_spark_cdc.status import statuses
 from tests.functional.history.tables import append, histories, rows
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

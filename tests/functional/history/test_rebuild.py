@@ -10,6 +10,8 @@ from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 SOURCES = """
 version: 2
 sources:

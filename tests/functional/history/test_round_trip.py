@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.functional.draws import draw
 from tests.functional.history.tables import FINAL, histories, rows
 
+pytestmark = pytest.mark.extended
+
 STEPS = 20
 SEED = 20261123
 

@@ -10,6 +10,8 @@ from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
 from tests.functional.history.tables import FINAL, append, histories, rows
 
+pytestmark = pytest.mark.extended
+
 DECLARED = """
       - name: {name}
         identifier: topic

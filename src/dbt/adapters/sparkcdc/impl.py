@@ -850,6 +850,20 @@ class SparkCdcAdapter(SparkAdapter):
         return str(table.viewText().get())
 
     @available.parse_none
+    def view_property(self, view: str, name: str) -> str | None:
+        """Returns a property of a view.
+
+        Args:
+            view: Its name in SQL.
+            name: The property's.
+
+        Returns:
+            None where there is no such view, or the view has no such property.
+        """
+        table = self._catalog_table(view)
+        return None if table is None else _as_dict(table.properties()).get(name)
+
+    @available.parse_none
     def project_graph(self) -> dict[str, Any]:
         """Returns the project's nodes and sources, which dbt does not show to unit tests."""
         return getattr(self.get_macro_resolver(), "flat_graph", {})

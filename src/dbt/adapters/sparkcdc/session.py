@@ -284,8 +284,11 @@ def _launch(
         if metastore.is_embedded(parameters):
             metastore.make_room(spark._jvm, Path(conf["spark.sql.warehouse.dir"]))
     except Exception as exc:
-        # Some exceptions ask Java for their text, which is about to end.
-        cause = message_of(exc)
+        # Some exceptions ask Java for their text, which is about to end, or has ended.
+        try:
+            cause = message_of(exc)
+        except Exception:
+            cause = type(exc).__name__
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
         _forget_gateway()

@@ -1,6 +1,7 @@
 {# What a package can tell of its own nodes, so that they need not go through all that dbt does for any node.
 
    `is_up_to_date`: a view, snapshot or Python model stays what it is.
+   `view_properties`: the properties, names and values, that a view is created with.
    `batch_update`: brings a table up to date by itself, and returns what came of it; none where it is not its own.
    `first_query`: the query that a model is created with, in place of the compiled one.
    `first_snapshot_done`: goes on where a snapshot was created with a part of its rows.
@@ -17,6 +18,16 @@
 
 {% macro default__is_up_to_date() %}
   {{ return(false) }}
+{% endmacro %}
+
+
+{% macro view_properties() %}
+  {{ return(adapter.dispatch('view_properties', 'dbt')()) }}
+{% endmacro %}
+
+
+{% macro default__view_properties() %}
+  {{ return({}) }}
 {% endmacro %}
 
 
@@ -107,6 +118,26 @@
 {% macro sparkcdc__keep(type, outcome='nothing new') %}
   {% call noop_statement('main', outcome) %}-- {{ outcome }}{% endcall %}
   {{ return({'relations': [this.incorporate(type=type)]}) }}
+{% endmacro %}
+
+
+{# As dbt-spark's, with the view's properties. #}
+{% macro sparkcdc__create_view_as(relation, sql) %}
+  create or replace view {{ relation }}
+  {% if config.persist_column_docs() %}
+    (
+      {{ get_persist_docs_column_list(model.columns, get_columns_in_query(sql)) }}
+    )
+  {% endif %}
+  {{ comment_clause() }}
+  {%- for name, value in view_properties().items() %}
+  {{ 'tblproperties (' if loop.first }}'{{ name }}' = '{{ value }}'{{ ')' if loop.last else ',' }}
+  {%- endfor %}
+  {%- if config.get('contract').enforced %}
+    {{ get_assert_columns_equivalent(sql) }}
+  {%- endif %}
+  as
+    {{ sql }}
 {% endmacro %}
 
 
