@@ -7,6 +7,8 @@ import json
 from decimal import Decimal
 from typing import Any, ClassVar
 
+import pytest
+
 from tests.functional.formats.decoding import Decoding, events, reasons
 
 
