@@ -31,6 +31,8 @@ COLORS = {
     "spark_replace": "#cfcfcf",
     "spark_floor": "#cfcfcf",
     "spark_write": "#9e9e9e",
+    "spark_load": "#b5b5b5",
+    "spark_load_history": "#cfcfcf",
     "spark_changes": "#9e9e9e",
     "spark_delete": "#9e9e9e",
     "spark_from_json": "#9e9e9e",

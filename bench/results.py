@@ -28,6 +28,8 @@ SYSTEMS = (
     "spark_replace",
     "spark_floor",
     "spark_write",
+    "spark_load",
+    "spark_load_history",
     "spark_changes",
     "spark_delete",
     "spark_from_json",

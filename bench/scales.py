@@ -17,7 +17,7 @@ class Scale:
         repeats: Measured batches of W1 and W2; the median of them is told.
         few_repeats: Those of the smaller tables of W4, and measured builds of W3 and W8.
         sizes: Rows of W4's tables; the last one is the table of W5, and W6 runs on the first one.
-        main_sizes: Rows of the tables of W1 and W2, the first of which is W7's; empty: W5's table.
+        main_sizes: Rows of the tables of W1 and W2, and W7; empty: W5's table.
         history_rows: Tables of more rows are measured without `cdc_history`.
         files: Files that each Delta table is laid out in.
         changes: Changes of a batch.
@@ -140,6 +140,8 @@ SCALES = {
             "spark_replace",
             "spark_floor",
             "spark_write",
+            "spark_load",
+            "spark_load_history",
         ),
     ),
     # Changes out, table formats in either write mode while they age, and erasure, in an hour.
@@ -158,7 +160,7 @@ SCALES = {
         key_events=10_000_000,
         rebuilds=0,
         workloads=("W7", "W12"),
-        systems=("cdc_history", "spark_write", "article_000"),
+        systems=("cdc_history", "spark_write", "spark_load_history", "article_000"),
     ),
     # A live database: five minutes of load, then each rate for a minute to warm up and another one.
     "live": Scale(

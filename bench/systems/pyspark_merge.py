@@ -155,6 +155,67 @@ class SparkStatement:
         drop_tables(self.workshop, self.delta_tables(table))
 
 
+class SparkLoad:
+    """The statements that a first load cannot do without, and no dbt.
+
+    Whether a key has several events is in the events alone: Spark looks. What it writes has the
+    columns of the tables that it is the floor of, their identities included.
+    """
+
+    def __init__(self, workshop: Workshop, *, history: bool) -> None:
+        self.name = "spark_load_history" if history else "spark_load"
+        self.workshop = workshop
+        self.history = history
+
+    def load(self, tables: Sequence[Table], arrived: Arrived) -> Timing:
+        spark = self.workshop.spark
+        spark.sql(f"create schema if not exists {self.name}")
+
+        def work() -> None:
+            for table in tables:
+                for statement in self._statements(table):
+                    spark.sql(statement).collect()
+
+        return timed(work)
+
+    def _statements(self, table: Table) -> list[str]:
+        columns = ", ".join(COLUMNS)
+        final, history = f"{self.name}.{table.name}", f"{self.name}.{table.name}_history"
+        feed = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
+        event = "struct<_seq: bigint, _op: string, _event_id: bigint>"
+        events = f"cast(null as array<{event}>) as _events"
+        event_id = f"xxhash64({columns}, seq, flag) as _event_id"
+        times = "changed_at as _cdc_created_at, changed_at as _cdc_updated_at, seq as _cdc_seq"
+        repeated = (
+            "select count(*) from (select row_number() over (partition by id order by id) as place"
+            f" from {table.raw}) where place = 2"
+        )
+        if not self.history:
+            return [
+                repeated,
+                f"create or replace table {final} using delta {feed} as select {columns}, {times},"
+                f" cast(null as timestamp) as _cdc_deleted_at, {events}, {event_id}"
+                f" from {table.raw}",
+            ]
+        return [
+            repeated,
+            f"create or replace table {history} using delta partitioned by (_cdc_is_latest) {feed}"
+            f" as select {columns}, seq as _seq, cast(null as bigint) as _seq_end,"
+            f" changed_at as _cdc_created_at, seq as _cdc_seq, {events},"
+            " md5(concat_ws(',', id, seq)) as dbt_scd_id, changed_at as dbt_updated_at,"
+            " changed_at as dbt_valid_from, cast(null as timestamp) as dbt_valid_to,"
+            f" {event_id}, true as _cdc_is_latest from {table.raw}",
+            f"create or replace table {final} using delta {feed} as select {columns},"
+            " _cdc_created_at, dbt_updated_at as _cdc_updated_at, _cdc_seq"
+            f" from {history} where _cdc_is_latest and _seq_end is null",
+        ]
+
+    def drop(self, table: Table) -> None:
+        """Frees the disk that a table takes."""
+        names = [f"{self.name}.{table.name}", f"{self.name}.{table.name}_history"]
+        drop_tables(self.workshop, names)
+
+
 class SparkFloor:
     """The statements that a small batch of a table with a history cannot do without, and no dbt.
 

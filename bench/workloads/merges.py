@@ -16,7 +16,7 @@ from bench.systems.base import System, drop_tables, timed
 from bench.systems.delta_rs import DeltaRs
 from bench.systems.duck import DuckDb
 from bench.systems.in_dbt import Cdc, Recipe
-from bench.systems.pyspark_merge import PysparkMerge, SparkStatement
+from bench.systems.pyspark_merge import PysparkMerge, SparkLoad, SparkStatement
 
 NAMES = ("W1", "W2", "W4", "W5", "W6", "W7")
 # The first batch of a phase warms up caches and Java's compiler, in every system.
@@ -80,7 +80,7 @@ def _measure(
 ) -> None:
     is_main = table.rows in scale.main_tables
     is_last = table.rows == scale.main_tables[-1]
-    loads = table.rows == scale.main_tables[0] and "W7" in wanted
+    loads = is_main and "W7" in wanted
     size = f"W4 {table.rows:,} rows"
     is_changed = bool(wanted & {"W1", "W2", "W4", "W5"})
     load = _load(workshop, scale, table, systems, results if loads else None, is_changed)
@@ -145,6 +145,11 @@ def _load(
 
     results.add(first_load, "spark_write", [timed(bare_write)], rows=table.rows)
     workshop.spark.sql("drop table bench.bare")
+    for floor in (SparkLoad(workshop, history=False), SparkLoad(workshop, history=True)):
+        has_peer = not floor.history or table.rows <= scale.history_rows
+        if scale.measures(floor.name) and has_peer:
+            results.add(first_load, floor.name, [floor.load([table], arrived)], rows=table.rows)
+            floor.drop(table)
     return [first_load, full_rebuild]
 
 

@@ -18,7 +18,7 @@
             ~ (" and not _cdc_is_whole" if d.format == "debezium") ~ ")" -%}
         {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
         {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
-            else cdc._quoted(column.name), cdc._table_type(column)) if d.traits.columns or column.mask else given) -%}
+            else cdc._quoted(column.name), cdc._table_type(column), column not in d.left_out) if d.traits.columns or column.mask else given) -%}
     {%- endfor -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- set column = d.columns | selectattr("name", "equalto", key) | first -%}
@@ -39,8 +39,11 @@
 {%- endmacro %}
 
 
-{#- A value that hashes the same after its type was widened. -#}
-{% macro _widest(value, type) -%}
+{#-
+    A value that hashes the same after its type was widened.
+      is_column   whether the value is a mere column, which may be named several times
+-#}
+{% macro _widest(value, type, is_column=false) -%}
     {%- if type in ["tinyint", "byte", "smallint", "short", "int", "integer"] -%}
         {{ return("cast(" ~ value ~ " as bigint)") }}
     {%- elif type in ["float", "real"] -%}
@@ -49,7 +52,9 @@
         {{ return("cast(" ~ value ~ " as timestamp_ntz)") }}
     {%- elif cdc._decimal_digits(type) -%}
         {%- set text = "cast(" ~ value ~ " as string)" -%}
-        {{ return("rtrim('.', rtrim('0', " ~ text ~ "))" if cdc._decimal_digits(type)[1] else text) }}
+        {%- set trimmed = "rtrim('.', rtrim('0', " ~ text ~ "))" if cdc._decimal_digits(type)[1] else text -%}
+        {#- Trimming costs ten times as much as looking at the last digit. -#}
+        {{ return("if(endswith(" ~ text ~ ", '0'), " ~ trimmed ~ ", " ~ text ~ ")" if is_column and trimmed != text else trimmed) }}
     {%- endif -%}
     {{ return(value) }}
 {%- endmacro %}

@@ -77,19 +77,26 @@
 {%- endmacro %}
 
 
-{#- The keys with anything but one full image. Truncates have no key. -#}
+{#-
+    The keys with anything but one full image. A truncate may carry a key, and comes first. Sorting the keys is cheaper than a hash table of
+    all of them, for a load is often in their order already.
+-#}
 {% macro _folded_keys(spec, until) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
 select
     {{ keys }},
-    max(_op = 'T') as _is_truncate
+    _is_truncate
 from (
-    {{ cdc._new_events(dict(spec, reads_all=true), until=until) | indent(4) }}
-) as new_events
-group by {{ keys }}
-having
-    count(*) > 1
-    or not coalesce(max({{ cdc._is_full_image() }}), false)
+    select
+        {{ keys }},
+        _op = 'T' as _is_truncate,
+        coalesce({{ cdc._is_full_image() }}, false) as _is_full_image,
+        row_number() over (partition by {{ keys }} order by _op = 'T' desc) as _place
+    from (
+        {{ cdc._new_events(dict(spec, reads_all=true), until=until) | indent(8) }}
+    ) as new_events
+) as placed_events
+where _place = 2 or (_place = 1 and not _is_full_image)
 {%- endmacro %}
 
 

@@ -229,10 +229,10 @@ def test_the_report_has_latencies_and_rates() -> None:
     results.add(landing_rate.LANDING, "cdc", [Timing(1.0, 1.0)], changes_a_second=19_999)
     found = list(goals.table_of(results.seconds, {"details": results.details}))
     for line in (
-        "| p95 from commit to final table, 1,000 changes a second |  | 5.0 s | 4.9 s | met |",
-        "| the same with histories |  | 5.0 s | 5.5 s | missed |",
-        "| changes captured |  | 20,000 a second | 20,400 a second | met |",
-        "| changes landed |  | 20,000 a second | 19,999 a second | missed |",
+        "| p95 from commit to final table, 1,000 changes a second |  | 5.0 s | 4.9 s |  | met |",
+        "| the same with histories |  | 5.0 s | 5.5 s |  | missed |",
+        "| changes captured |  | 20,000 a second | 20,400 a second |  | met |",
+        "| changes landed |  | 20,000 a second | 19,999 a second |  | missed |",
     ):
         assert line in found
 

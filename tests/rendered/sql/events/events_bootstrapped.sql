@@ -186,12 +186,14 @@ snapshot_events as (
         select
             *,
             case
+                when cast('I' as string) in ('I', 'U', 'D', 'T') then cast('I' as string)
                 when upper(trim(cast('I' as string))) in ('I', 'U', 'D', 'T') then upper(trim(cast('I' as string)))
                 when upper(trim(cast('I' as string))) in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE') then left(upper(trim(cast('I' as string))), 1)
             end as __cdc_operation,
             _cdc_position as __cdc_seq,
             if(typeof(_cdc_time) = 'string', raise_error('cdc: raw.bootstrapped: `event_time` (_cdc_time) is text and no time. Write `try_cast(<expression> as timestamp)`.'), _cdc_time) as __cdc_ts,
             case
+                when cast('I' as string) in ('I', 'U', 'D', 'T') then null
                 when 'I' is null then 'no operation'
                 when upper(trim(cast('I' as string))) not in ('I', 'U', 'D', 'T', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
                     then concat('unknown operation ', 'I')

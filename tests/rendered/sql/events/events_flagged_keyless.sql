@@ -13,11 +13,13 @@ read_events as (
     select
         *,
         case
+            when cast(flag as string) in ('I', 'U', 'D', 'T') then cast(flag as string)
             when upper(trim(cast(flag as string))) in ('I', 'U', 'D', 'T') then upper(trim(cast(flag as string)))
             when upper(trim(cast(flag as string))) in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE') then left(upper(trim(cast(flag as string))), 1)
         end as __cdc_operation,
         seq as __cdc_seq,
         case
+            when cast(flag as string) in ('I', 'U', 'D', 'T') then null
             when flag is null then 'no operation'
             when upper(trim(cast(flag as string))) not in ('I', 'U', 'D', 'T', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
                 then concat('unknown operation ', flag)

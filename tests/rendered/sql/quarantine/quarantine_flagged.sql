@@ -13,12 +13,14 @@ read_events as (
     select
         *,
         case
+            when cast(flag as string) in ('I', 'U', 'D', 'T') then cast(flag as string)
             when upper(trim(cast(flag as string))) in ('I', 'U', 'D', 'T') then upper(trim(cast(flag as string)))
             when upper(trim(cast(flag as string))) in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE') then left(upper(trim(cast(flag as string))), 1)
         end as __cdc_operation,
         seq as __cdc_seq,
         if(typeof(changed_at) = 'string', raise_error('cdc: raw.flagged: `event_time` (changed_at) is text and no time. Write `try_cast(<expression> as timestamp)`.'), changed_at) as __cdc_ts,
         case
+            when cast(flag as string) in ('I', 'U', 'D', 'T') then null
             when flag is null then 'no operation'
             when upper(trim(cast(flag as string))) not in ('I', 'U', 'D', 'T', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')
                 then concat('unknown operation ', flag)
@@ -84,7 +86,7 @@ identified_events as (
     select
         * except (__cdc_problems),
         nullif(__cdc_reasons, '') as _reason,
-        xxhash64(_op, _seq, case when `__cdc_given_amount` is not null then 'amount' end, rtrim('.', rtrim('0', cast(`amount` as string))), case when `__cdc_given_line` is not null then 'line' end, cast(`line` as bigint), case when `__cdc_given_order_id` is not null then 'order_id' end, `order_id`, case when `__cdc_given_status` is not null then 'status' end, `status`, `_old_order_id`, cast(`_old_line` as bigint)) as _event_id
+        xxhash64(_op, _seq, case when `__cdc_given_amount` is not null then 'amount' end, if(endswith(cast(`amount` as string), '0'), rtrim('.', rtrim('0', cast(`amount` as string))), cast(`amount` as string)), case when `__cdc_given_line` is not null then 'line' end, cast(`line` as bigint), case when `__cdc_given_order_id` is not null then 'order_id' end, `order_id`, case when `__cdc_given_status` is not null then 'status' end, `status`, `_old_order_id`, cast(`_old_line` as bigint)) as _event_id
     from (
         select
             *,
