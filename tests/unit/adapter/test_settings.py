@@ -62,12 +62,14 @@ def test_the_profiles_garbage_collector_is_the_only_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "driver"), [(1, 1), (4, 2), (12, 6), (64, 8)], ids=lambda size: f"{size}g"
+    ("machine", "cores", "driver"),
+    [(1, 2, 1), (6, 2, 3), (24, 1, 2), (24, 2, 4), (24, 4, 8), (64, 16, 8), (12, 8, 6)],
 )
-def test_memory_is_half_of_the_machine(
-    machine: int, driver: int, monkeypatch: pytest.MonkeyPatch
+def test_the_heap_follows_cores_and_machine(
+    machine: int, cores: int, driver: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "machine_memory", lambda: machine * settings.GIB)
+    monkeypatch.setattr(settings, "cpu_cores", lambda: cores)
     assert settings.driver_memory() == driver * settings.GIB
 
 

@@ -11,6 +11,9 @@ from dbt.adapters.sparkcdc import metastore
 
 GIB = 1024**3
 MAX_DRIVER_MEMORY = 8 * GIB
+# Each task sorts, joins and writes in memory of its own. A larger heap makes nothing faster: Java
+# only collects later, and holds what it collects.
+MEMORY_OF_A_CORE = 2 * GIB
 MEMORY_IF_UNKNOWN = 4 * GIB
 CHANGE_FEED = "spark.databricks.delta.changeDataFeed"
 
@@ -127,8 +130,9 @@ def cpu_cores() -> int:
 
 
 def driver_memory() -> int:
-    """Returns the driver's heap in bytes: half of the machine, from 1 to 8 GiB."""
-    return max(GIB, min(MAX_DRIVER_MEMORY, machine_memory() // 2))
+    """Returns the driver's heap in bytes: 2 GiB a core, from 1 to 8 GiB, and half the machine."""
+    wanted = min(MAX_DRIVER_MEMORY, cpu_cores() * MEMORY_OF_A_CORE)
+    return max(GIB, min(wanted, machine_memory() // 2))
 
 
 def machine_memory() -> int:
