@@ -125,7 +125,8 @@ class Watched:
         place = str(self.project.folder)
         return [
             *("-m", "dbt_spark_cdc.cli", "watch", "--project-dir", place, "--profiles-dir", place),
-            *("--first", "landing", "--interval", str(INTERVAL), "--json"),
+            *("--first", "landing", "--interval", str(INTERVAL), "--at-once", str(THREADS)),
+            "--json",
         ]
 
     def final(self, table: int) -> Path:

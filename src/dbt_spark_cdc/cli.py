@@ -392,6 +392,13 @@ def _console() -> Console:
     show_default=True,
     help="Builds that may fail in a row before the command ends with exit code 1.",
 )
+@click.option(
+    "--at-once",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Source tables that one build takes on, the longest waiting first; 0: all with new data.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each build.")
 def watch(
     project_dir: Path,
@@ -403,6 +410,7 @@ def watch(
     interval: float,
     full_every: float,
     most_failures: int,
+    at_once: int,
     as_json: bool,
 ) -> None:
     """Builds what has new data, back to back, in one warm Spark session.
@@ -430,7 +438,7 @@ def watch(
         )
     except (watching.CannotWatch, watching.InputsUnknown) as exc:
         _stop(str(exc))
-    pace = watching.Pace(interval, full_every, most_failures)
+    pace = watching.Pace(interval, full_every, most_failures, at_once)
     loop = watching.Watch(project, pace, watching.printed(as_json), stopped.wait)
     if not loop.run():
         _stop(f"{most_failures} builds failed in a row. More is in logs/dbt.log.", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,11 +66,14 @@ class Pace:
             After a build there may be more already, and the next look follows at once.
         full_every: Seconds after which everything is built, with or without new data.
         most_failures: Builds that may fail in a row before the loop gives up.
+        at_once: Source tables with new data that one build takes on, those first whose last build
+            is the longest ago; 0: all of them. The others follow after the next look.
     """
 
     interval: float = 1.0
     full_every: float = 3600.0
     most_failures: int = 5
+    at_once: int = 0
 
 
 @dataclass
@@ -90,6 +94,7 @@ class Watch:
     pause: Callable[[float], bool]
     clock: Callable[[], float] = time.monotonic
     _built: dict[str, str | None] = field(default_factory=dict)
+    _builds: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Builds until it is asked to stop.
@@ -98,7 +103,7 @@ class Watch:
             False where too many builds failed in a row.
         """
         failures, full_at = 0, self.clock()
-        while True:
+        for number in itertools.count():
             began = self.clock()
             is_full = began >= full_at
             changed: list[str] = []
@@ -106,7 +111,9 @@ class Watch:
             try:
                 # Before the build: what arrives while it runs is new to the next one.
                 inputs = self.project.inputs()
-                changed = self._changed(inputs)
+                # After a failure all are built: what fails must not keep the others waiting.
+                most = None if failures else self.pace.at_once or None
+                changed = self._changed(inputs)[:most]
                 if changed or is_full:
                     outcome = self.project.build([] if is_full else changed)
             except InputsUnknown as exc:
@@ -117,7 +124,9 @@ class Watch:
                 failures += 1
             elif outcome is not None:
                 failures = 0
-                self._built.update(inputs)
+                for name in inputs if is_full else changed:
+                    self._built[name] = inputs[name]
+                    self._builds[name] = number
                 full_at = began + self.pace.full_every if is_full else full_at
             if failures >= self.pace.most_failures:
                 return False
@@ -125,15 +134,17 @@ class Watch:
             # A table whose state nobody knows is built each time, new data or not.
             is_busy = outcome is not None and outcome.ok and None not in inputs.values()
             if self.pause(0.0 if is_busy else wait):
-                return True
+                break
+        return True
 
     def _changed(self, inputs: Inputs) -> list[str]:
-        """The sources that have new data, or whose state nobody can tell without a query."""
-        return [
+        """The sources with new data, or whose state only a query tells, longest waiting first."""
+        changed = [
             name
             for name, state in inputs.items()
             if state is None or self._built.get(name) != state
         ]
+        return sorted(changed, key=lambda name: self._builds.get(name, -1))
 
 
 class DbtProject:

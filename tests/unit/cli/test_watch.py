@@ -68,6 +68,24 @@ def test_everything_is_built_first_and_then_what_changed():
     assert project.built == [[], ["b"]]
 
 
+def test_a_build_takes_on_so_many_tables_and_the_longest_waiting_first():
+    first = {name: "1" for name in "abc"}
+    second = {name: "2" for name in "abc"}
+    third = {"a": "3", "b": "2", "c": "2"}
+    project = Project([first, second, third, third, third])
+    _, clock = run(project, Pace(at_once=2))
+    assert project.built == [[], ["a", "b"], ["c", "a"]]
+    assert clock.waited == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
+def test_after_a_failure_a_build_takes_on_all_tables():
+    first = {name: "1" for name in "abc"}
+    second = {name: "2" for name in "abc"}
+    project = Project([first, second, second, second], [GOOD, BAD, GOOD])
+    run(project, Pace(at_once=1))
+    assert project.built == [[], ["a"], ["a", "b", "c"]]
+
+
 def test_what_arrives_during_a_build_is_built_next():
     states = {"a": "1"}
     project = Project([dict(states), {"a": "2"}, {"a": "2"}])
