@@ -150,6 +150,7 @@ class Project:
         stays_parsed: Whether dbt reads the files once and not for each command.
         threads: dbt's threads, where a command does not say otherwise.
         parameters: Further settings of Spark, for another process than this one.
+        interpret_small: As in the profile.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Project:
     stays_parsed: bool = False
     threads: int = 1
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    interpret_small: bool = True
     _written: bool = field(default=False, init=False)
     _manifest: Manifest | None = field(default=None, init=False)
 
@@ -183,6 +185,7 @@ class Project:
             files["packages.yml"] = yaml.safe_dump({"packages": [{"local": str(ROOT)}]})
         files["dbt_project.yml"] = yaml.safe_dump(config)
         own = target(self.run, self.name, self.iceberg, self.threads, self.parameters)
+        own["interpret_small"] = self.interpret_small
         files["profiles.yml"] = yaml.safe_dump(
             {"bench": {"target": "bench", "outputs": {"bench": own}}}
         )

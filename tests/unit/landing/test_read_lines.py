@@ -83,3 +83,41 @@ def test_an_empty_file_is_reported(content: bytes) -> None:
 def test_a_line_in_another_encoding_is_kept_apart() -> None:
     found = list(landing.read_lines("x.jsonl", b"good\n\xff\xfe\ngood\n"))
     assert [problem for _, _, problem in found] == [None, "line is not valid UTF-8", None]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LINES,
+        b"one\n\n \t\ntwo\r\n\x0b\nthree",
+        b"\x1c\n\xc2\xa0\n\x00\n",
+        b"good\n\xff\xfe\ngood\n",
+        b"\xed\xa0\x80\n",
+        b"",
+        b"\n\n",
+        b"line\n" * 25_000,
+    ],
+    ids=["sound", "blank", "odd", "latin", "surrogate", "empty", "only_blank", "many"],
+)
+@pytest.mark.parametrize("name", ["t/x.jsonl", "t/x.jsonl.gz"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_columns_have_the_lines_that_rows_have(content: bytes, name: str, is_cut: bool) -> None:
+    packed = gzip.compress(content) if name.endswith(".gz") else content
+    packed = packed[: len(packed) // 2] if is_cut else packed
+    batches = list(landing.file_batches(name, packed, 7))
+    assert all(batch.schema == landing.ARROW_LINES for batch in batches)
+    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert found == list(landing.file_rows(name, packed, 7))
+
+
+def test_small_files_come_in_one_chunk_and_large_ones_in_several() -> None:
+    files = [b"line\n" * rows for rows in (1, 2, 25_000, 3)]
+    batches = [
+        batch
+        for number, content in enumerate(files)
+        for batch in landing.file_batches(f"t/{number}", content, 7)
+    ]
+    chunks = list(landing._in_chunks(batches))
+    assert [chunk.num_rows for chunk in chunks] == [10_003, 10_000, 5_003]
+    rows = [row for chunk in chunks for row in chunk.to_pylist()]
+    assert rows == [row for batch in batches for row in batch.to_pylist()]

@@ -31,6 +31,9 @@ class SparkCdcCredentials(Credentials):
         reconnect_seconds: How long a statement waits for a server that does not answer.
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
+        interpret_small: Whether Spark interprets statements over few rows instead of compiling
+            them. It saves the compiling, which a process that stays does once: `cdc watch` with
+            thousands of changes in a batch is faster without.
         iceberg_catalog: Name of the catalog that tables with `file_format: iceberg` are in. Its
             settings are `spark.sql.catalog.<name>.*`; without any it is a folder in the warehouse.
         max_rows_per_commit: How many raw rows a batch may have: a table with more of them to read
@@ -50,6 +53,7 @@ class SparkCdcCredentials(Credentials):
     shared_files: bool = False
     reconnect_seconds: int = 60
     quick_start: bool | None = None
+    interpret_small: bool = True
     max_rows_per_commit: int = 20_000_000
     log_statements: bool = False
     iceberg_catalog: str | None = None

@@ -45,7 +45,7 @@ from dbt.adapters.sparkcdc.listing import list_tables, provider_of
 from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
-from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
+from dbt.adapters.sparkcdc.settings_scope import FEW_ROWS, INTERPRETED, scoped
 from dbt.adapters.sparkcdc.statement_log import FILE, StatementLog
 from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
@@ -385,6 +385,10 @@ class SparkCdcAdapter(SparkAdapter):
             return None
         return table_bytes(folder, version)
 
+    def _few_rows(self) -> dict[str, str]:
+        """The settings of statements over few rows, as the profile wants them."""
+        return INTERPRETED if self.config.credentials.interpret_small else FEW_ROWS
+
     @available.parse_none
     def make_step(self, name: str, sql: str, few: bool, interpreted: bool) -> Step:
         """Computes an intermediate result of a node.
@@ -393,13 +397,13 @@ class SparkCdcAdapter(SparkAdapter):
             name: What it is.
             sql: Its query.
             few: See `steps.keep`.
-            interpreted: Whether Spark interprets the query instead of compiling it.
+            interpreted: Whether Spark may interpret the query instead of compiling it.
         """
         handle = self.connections.get_thread_connection().handle
         with (
             self.connections.timed(sql),
             self.connections.exception_handler(sql),
-            scoped(handle.spark, INTERPRETED if interpreted else {}),
+            scoped(handle.spark, self._few_rows() if interpreted else {}),
         ):
             _, cursor = self.connections.add_query(sql, auto_begin=False)
             step = steps.keep(handle.spark, name, cursor.frame, few)
@@ -652,7 +656,7 @@ class SparkCdcAdapter(SparkAdapter):
             sql: The statement that writes.
             version: The version of the table that the rows were computed from.
             checkpoint: The commit's user metadata, different from that of every other commit.
-            interpreted: Whether Spark interprets the statement instead of compiling it.
+            interpreted: Whether Spark may interpret the statement instead of compiling it.
             maintenance: Operations that change no rows.
 
         Returns:
@@ -665,7 +669,7 @@ class SparkCdcAdapter(SparkAdapter):
             with (
                 self.connections.timed(sql),
                 self.connections.exception_handler(sql),
-                scoped(spark, settings | (INTERPRETED if interpreted else {})),
+                scoped(spark, settings | (self._few_rows() if interpreted else {})),
             ):
                 self.connections.add_query(sql, auto_begin=False)
 

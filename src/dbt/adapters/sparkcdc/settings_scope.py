@@ -11,14 +11,17 @@ from dbt.adapters.sparkcdc import remote
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Over few rows a statement costs Spark more to plan and compile than to compute.
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+# For statements over few rows: one task, which needs no second plan.
+FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     # Rows in memory are one partition, written as one file.
     "spark.sql.leafNodeDefaultParallelism": "1",
+}
+# They cost Spark more to compile than to compute, the first time.
+INTERPRETED = FEW_ROWS | {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
