@@ -187,8 +187,9 @@ class SparkLoad:
         event_id = f"xxhash64({columns}, seq, flag) as _event_id"
         times = "changed_at as _cdc_created_at, changed_at as _cdc_updated_at, seq as _cdc_seq"
         repeated = (
-            "select count(*) from (select row_number() over (partition by id order by id) as place"
-            f" from {table.raw}) where place = 2"
+            "select count(*) from (select row_number() over (partition by id order by id) as place,"
+            " lead(true) over (partition by id order by id) as has_next"
+            f" from {table.raw}) where place = 1 and has_next"
         )
         if not self.history:
             return [

@@ -148,7 +148,11 @@ def _load(
     for floor in (SparkLoad(workshop, history=False), SparkLoad(workshop, history=True)):
         has_peer = not floor.history or table.rows <= scale.history_rows
         if scale.measures(floor.name) and has_peer:
-            results.add(first_load, floor.name, [floor.load([table], arrived)], rows=table.rows)
+            try:
+                timing = floor.load([table], arrived)
+                results.add(first_load, floor.name, [timing], rows=table.rows)
+            except Exception as exc:  # the systems go on without it
+                results.fail(first_load, floor.name, exc)
             floor.drop(table)
     return [first_load, full_rebuild]
 

@@ -2,8 +2,10 @@
     The identity of an event: what it did, where, and the values that it carried. It outlives changes of the declaration. Each value goes in
     under the column's oldest name and as it was given, not as its type of today; a column that the event says nothing of adds nothing,
     and one that the tables leave out goes in as before.
+      is_computed   whether the expression is to be computed, and not to be compared: tables keep a hash of its text, which must not
+                    change where its values do not
 -#}
-{% macro _event_hash(d) -%}
+{% macro _event_hash(d, is_computed=true) -%}
     {%- set by_oldest_name = {} -%}
     {%- for column in cdc._hashed_columns(d) -%}
         {%- do by_oldest_name.update({([column.name] + d.renames.get(column.name, [])) | last: column}) -%}
@@ -18,7 +20,7 @@
             ~ (" and not _cdc_is_whole" if d.format == "debezium") ~ ")" -%}
         {%- do parts.append("case when " ~ given ~ " is not null" ~ says_null ~ " then " ~ cdc._literal(oldest) ~ " end") -%}
         {%- do parts.append(cdc._widest("try_cast(" ~ given ~ " as " ~ column.type ~ ")" if column in d.left_out
-            else cdc._quoted(column.name), cdc._table_type(column), column not in d.left_out) if d.traits.columns or column.mask else given) -%}
+            else cdc._quoted(column.name), cdc._table_type(column), is_computed and column not in d.left_out) if d.traits.columns or column.mask else given) -%}
     {%- endfor -%}
     {%- for key in d.key_columns if not d.keyless -%}
         {%- set column = d.columns | selectattr("name", "equalto", key) | first -%}

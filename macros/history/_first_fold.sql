@@ -90,13 +90,14 @@ from (
     select
         {{ keys }},
         _op = 'T' as _is_truncate,
-        coalesce({{ cdc._is_full_image() }}, false) as _is_full_image,
-        row_number() over (partition by {{ keys }} order by _op = 'T' desc) as _place
+        coalesce({{ cdc._is_full_image() }}, false) as __cdc_is_full_image,
+        row_number() over (partition by {{ keys }} order by _op = 'T' desc) as __cdc_place,
+        lead(true) over (partition by {{ keys }} order by _op = 'T' desc) as __cdc_has_next
     from (
         {{ cdc._new_events(dict(spec, reads_all=true), until=until) | indent(8) }}
     ) as new_events
 ) as placed_events
-where _place = 2 or (_place = 1 and not _is_full_image)
+where __cdc_place = 1 and (not __cdc_is_full_image or __cdc_has_next)
 {%- endmacro %}
 
 

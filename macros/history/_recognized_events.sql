@@ -225,5 +225,5 @@ recalled_events as (
 {#- How the events of a declaration are identified, as one text; none where nothing is declared, or a resolver holds the events. -#}
 {% macro _identity(spec) -%}
     {%- set d = spec.declaration -%}
-    {{ return(local_md5(cdc._event_hash(d)) if d and not spec.follows else none) }}
+    {{ return(local_md5(cdc._event_hash(d, false)) if d and not spec.follows else none) }}
 {%- endmacro %}

@@ -397,7 +397,7 @@ def _console() -> Console:
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Source tables that one build takes on, the longest waiting first; 0: all with new data.",
+    help="Source tables that one build takes on, the oldest build first; 0: all with new data.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each build.")
 def watch(

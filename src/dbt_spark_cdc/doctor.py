@@ -209,7 +209,7 @@ def _memory(parameters: Mapping[str, str]) -> Check:
             PROBLEM,
             finding,
             "Lower spark.driver.memory in the profile's server_side_parameters, or leave it out: "
-            "the default is half of the memory.",
+            "the default is 2 GiB a core.",
         )
     if machine < LITTLE_MEMORY or driver > machine * 0.8:
         return Check(

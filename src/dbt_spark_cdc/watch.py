@@ -107,13 +107,16 @@ class Watch:
             began = self.clock()
             is_full = began >= full_at
             changed: list[str] = []
+            others: list[str] = []
             outcome = None
             try:
                 # Before the build: what arrives while it runs is new to the next one.
                 inputs = self.project.inputs()
                 # After a failure all are built: what fails must not keep the others waiting.
                 most = None if failures else self.pace.at_once or None
-                changed = self._changed(inputs)[:most]
+                found = self._changed(inputs)
+                changed = found[:most]
+                others = [] if is_full else found[len(changed) :]
                 if changed or is_full:
                     outcome = self.project.build([] if is_full else changed)
             except InputsUnknown as exc:
@@ -132,13 +135,14 @@ class Watch:
                 return False
             wait = min(self.pace.interval * 2**failures, max(LONGEST_PAUSE, self.pace.interval))
             # A table whose state nobody knows is built each time, new data or not.
-            is_busy = outcome is not None and outcome.ok and None not in inputs.values()
+            has_known = None not in inputs.values() or any(inputs[name] for name in others)
+            is_busy = outcome is not None and outcome.ok and has_known
             if self.pause(0.0 if is_busy else wait):
                 break
         return True
 
     def _changed(self, inputs: Inputs) -> list[str]:
-        """The sources with new data, or whose state only a query tells, longest waiting first."""
+        """The sources with new data, or whose state only a query tells, oldest build first."""
         changed = [
             name
             for name, state in inputs.items()

@@ -78,6 +78,15 @@ def test_a_build_takes_on_so_many_tables_and_the_longest_waiting_first():
     assert clock.waited == [0.0, 0.0, 0.0, 1.0, 1.0]
 
 
+def test_a_backlog_is_built_without_pauses_beside_a_table_whose_state_is_unknown():
+    first = {"a": None, "b": "1", "c": "1"}
+    second = {"a": None, "b": "2", "c": "2"}
+    project = Project([first, second, second, second, second])
+    _, clock = run(project, Pace(at_once=1))
+    assert project.built == [[], ["a"], ["b"], ["c"], ["a"]]
+    assert clock.waited == [1.0, 0.0, 0.0, 1.0, 1.0]
+
+
 def test_after_a_failure_a_build_takes_on_all_tables():
     first = {name: "1" for name in "abc"}
     second = {name: "2" for name in "abc"}
