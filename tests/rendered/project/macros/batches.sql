@@ -17,6 +17,15 @@
 {%- endmacro %}
 
 
+{#- The keys that a large first build looks for, and the identity of events that its table notes. -#}
+{% macro looked_for_keys(node_of, events) -%}
+    {%- if execute -%}
+        {%- set spec = cdc._declared_spec(node_of, "select * from " ~ events, cdc._relation_of(node_of)) -%}
+        {{ return("-- cdc.identity: " ~ cdc._identity(spec) ~ "\n" ~ cdc._folded_keys(spec, 9)) }}
+    {%- endif -%}
+{%- endmacro %}
+
+
 {% macro batch_of_history(history, truncates=0, partial=true, traits={}) -%}
     {%- if not execute -%}{{ return("") }}{%- endif -%}
     {%- set node = cdc._node_of(history) -%}
