@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +93,6 @@ class Watch:
     pause: Callable[[float], bool]
     clock: Callable[[], float] = time.monotonic
     _built: dict[str, str | None] = field(default_factory=dict)
-    _builds: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Builds until it is asked to stop.
@@ -103,7 +101,7 @@ class Watch:
             False where too many builds failed in a row.
         """
         failures, full_at = 0, self.clock()
-        for number in itertools.count():
+        while True:
             began = self.clock()
             is_full = began >= full_at
             changed: list[str] = []
@@ -128,8 +126,9 @@ class Watch:
             elif outcome is not None:
                 failures = 0
                 for name in inputs if is_full else changed:
+                    # The newest build last: the order of the names is that of their builds.
+                    self._built.pop(name, None)
                     self._built[name] = inputs[name]
-                    self._builds[name] = number
                 full_at = began + self.pace.full_every if is_full else full_at
             if failures >= self.pace.most_failures:
                 return False
@@ -138,8 +137,7 @@ class Watch:
             has_known = None not in inputs.values() or any(inputs[name] for name in others)
             is_busy = outcome is not None and outcome.ok and has_known
             if self.pause(0.0 if is_busy else wait):
-                break
-        return True
+                return True
 
     def _changed(self, inputs: Inputs) -> list[str]:
         """The sources with new data, or whose state only a query tells, oldest build first."""
@@ -148,7 +146,8 @@ class Watch:
             for name, state in inputs.items()
             if state is None or self._built.get(name) != state
         ]
-        return sorted(changed, key=lambda name: self._builds.get(name, -1))
+        places = {name: place for place, name in enumerate(self._built)}
+        return sorted(changed, key=lambda name: places.get(name, -1))
 
 
 class DbtProject:
