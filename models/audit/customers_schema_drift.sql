@@ -1,1 +1,2 @@
+-- depends_on: {{ ref('landing') }}
 {{ cdc.schema_drift(source('shop', 'customers')) }}

@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from dbt.adapters.sparkcdc.delta_log import COMMIT, STAGED, local_folder
+from dbt.adapters.sparkcdc.delta_log import COMMIT, STAGED
+from dbt.adapters.sparkcdc.places import local_folder
 from pyarrow import parquet
 
 # `<version>.checkpoint[.<part>.<parts> | .<uuid>].parquet|json`

@@ -223,10 +223,15 @@ def _memory(parameters: Mapping[str, str]) -> Check:
 
 
 def _paths(creds: SparkCdcCredentials) -> Iterator[Check]:
-    for name, path in (
-        ("warehouse", Path(creds.warehouse)),
-        ("spark log", Path(creds.spark_log).parent),
-    ):
+    folders: dict[str, Path] = {}
+    if creds.warehouse_folder is None:
+        yield Check("warehouse", SKIPPED, f"{creds.warehouse} is not on this machine")
+    else:
+        folders["warehouse"] = creds.warehouse_folder
+    if creds.metastore:
+        folders["metastore folder"] = Path(creds.metastore)
+    folders["spark log"] = Path(creds.spark_log).parent
+    for name, path in folders.items():
         there = _nearest(path)
         if not there.is_dir():
             yield Check(
@@ -248,13 +253,13 @@ def _paths(creds: SparkCdcCredentials) -> Iterator[Check]:
 
 
 def _metastore(creds: SparkCdcCredentials) -> Check:
-    if not metastore.is_embedded(creds.server_side_parameters):
+    folder = creds.metastore_folder
+    if folder is None:
         return Check("metastore", SKIPPED, "the profile names a metastore of its own")
-    warehouse = Path(creds.warehouse)
-    if not (warehouse / ".metastore" / "lock").exists():
+    if not (folder / "lock").exists():
         return Check("metastore", OK, "no process holds the warehouse")
     try:
-        metastore.release(metastore.hold(warehouse, wait=0))
+        metastore.release(metastore.hold(folder, wait=0))
     except DbtRuntimeError as exc:
         finding, _, remedy = exc.msg.partition(": ")
         return Check("metastore", WARNING, finding, remedy[:1].upper() + remedy[1:])
@@ -291,9 +296,11 @@ def _time(creds: SparkCdcCredentials) -> Iterator[Check]:
         )
     else:
         yield Check("time zone", OK, f"{session} in Spark, whatever this machine's is")
+    if creds.warehouse_folder is None:
+        return
     try:
         ledger = read_table(
-            Path(creds.warehouse) / f"{str(creds.schema).lower()}.db" / "cdc_runs", commits=1
+            creds.warehouse_folder / f"{str(creds.schema).lower()}.db" / "cdc_runs", commits=1
         )
     except UnreadableLog as exc:
         yield Check("ledger", PROBLEM, str(exc), "`fsck repair table` of Delta may help.")
@@ -327,8 +334,8 @@ def _server(remote: str) -> Check:
 
 def _disk(creds: SparkCdcCredentials | None) -> Iterator[Check]:
     folders = {"cache": jars.cache_folder(), "scratch": _scratch(creds)}
-    if creds:
-        folders["warehouse"] = Path(creds.warehouse)
+    if creds and creds.warehouse_folder is not None:
+        folders["warehouse"] = creds.warehouse_folder
     seen: dict[tuple[int, int], list[str]] = {}
     for name, folder in folders.items():
         there = _nearest(folder)

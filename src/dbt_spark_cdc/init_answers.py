@@ -170,6 +170,12 @@ def _wrong_options(answers: Answers) -> Iterator[Problem]:
             f"{warehouse_of(answers)} is no folder. Name the folder that holds the table "
             f"{answers.table}: `warehouse` of the profile that wrote it.",
         )
+    if "://" in answers.warehouse:
+        yield Problem(
+            "--warehouse",
+            f"{answers.warehouse} is an address. Start with a folder, and put the address into "
+            "profiles.yml then: docs/object_stores.md shows what it needs.",
+        )
     if "'" in answers.warehouse or '"' in answers.warehouse:
         yield Problem("--warehouse", f"`{answers.warehouse}` holds a quote. Choose another folder.")
     for text in answers.sequence_by:

@@ -168,17 +168,17 @@ class Project:
         # Hive's catalog writes all names in lower case.
         schema = str(node["schema"]).lower()
         table = str(node.get("alias") or node.get("identifier")).lower()
-        warehouse = Path(self.credentials.warehouse)
-        schema_folder = warehouse if schema == "default" else warehouse / f"{schema}.db"
         root = (node.get("config") or {}).get("location_root")
-        if not root:
-            return schema_folder / table
-        if urlsplit(root).scheme:
-            from dbt.adapters.sparkcdc.delta_log import local_folder
+        if root and urlsplit(root).scheme:
+            from dbt.adapters.sparkcdc.places import local_folder
 
             local = local_folder(root)
             return local and local / table
-        return schema_folder / root / table
+        warehouse = self.credentials.warehouse_folder
+        if warehouse is None:
+            return None
+        schema_folder = warehouse if schema == "default" else warehouse / f"{schema}.db"
+        return schema_folder / root / table if root else schema_folder / table
 
     def external_folder(self, node: Node) -> Path | None:
         """Returns the folder of the files that a source table shows, as its `location` names it.
@@ -193,7 +193,7 @@ class Project:
         if not location:
             return None
         if urlsplit(location).scheme:
-            from dbt.adapters.sparkcdc.delta_log import local_folder
+            from dbt.adapters.sparkcdc.places import local_folder
 
             return local_folder(location)
         return self.root / location
@@ -546,6 +546,8 @@ def _local(credentials: Credentials) -> tuple[SparkCdcCredentials | None, str]:
         return None, f"the target is of type {credentials.type}"
     if credentials.remote:
         return None, f"the target is the Spark Connect server {credentials.remote}"
+    if credentials.warehouse_folder is None:
+        return None, f"the warehouse is in an object store, {credentials.warehouse}"
     return credentials, ""
 
 

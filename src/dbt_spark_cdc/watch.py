@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from dbt.contracts.graph.manifest import Manifest
@@ -17,6 +17,9 @@ from dbt_common.exceptions import DbtBaseException
 from dbt_spark_cdc import project as projects
 from dbt_spark_cdc.invocation import Outcome, run_dbt, summary
 from dbt_spark_cdc.project import BadProject, declaration_of, load_credentials, profiles_folder
+
+if TYPE_CHECKING:
+    from dbt.adapters.sparkcdc.places import Place
 
 # What the files of a project are called; others do not change what dbt builds.
 PROJECT_FILES = frozenset([".sql", ".yml", ".yaml", ".py", ".csv", ".md"])
@@ -183,7 +186,7 @@ class DbtProject:
         self.place += ["--target", target] if target else []
         self.place += self.variables
         self.spark = _session(folder, profiles, target)
-        self.folders: dict[str, tuple[str, Path] | None] = {}
+        self.folders: dict[str, tuple[str, Place] | None] = {}
         self.manifest: Manifest | None = None
         self.parsed: object = None
         self._parse()
@@ -239,11 +242,11 @@ class DbtProject:
             if not commits:
                 self.folders[relation] = None  # dropped, or made elsewhere
             return str(commits[0]["id"]) if commits else None
-        return _listing(folder)
+        return _listing(folder) if isinstance(folder, Path) else None
 
-    def _place_of(self, relation: str) -> tuple[str, Path] | None:
-        """The provider and the local folder of a table; None where it has none."""
-        from dbt.adapters.sparkcdc.delta_log import local_folder
+    def _place_of(self, relation: str) -> tuple[str, Place] | None:
+        """The provider of a table and where its files are; None where only Spark knows."""
+        from dbt.adapters.sparkcdc.places import place_of
         from pyspark.errors import PySparkException
 
         try:
@@ -251,10 +254,11 @@ class DbtProject:
         except PySparkException:  # not there yet
             return None
         known = {str(row[0]): str(row[1]) for row in rows}
-        folder = local_folder(known.get("Location", ""))
+        place = place_of(self.spark, known.get("Location", ""))
         provider = known.get("Provider", "").lower()
-        files = ("delta", "parquet", "json", "csv", "orc", "text")
-        return (provider, folder) if folder and provider in files else None
+        files = ("parquet", "json", "csv", "orc", "text")
+        readable = provider == "delta" or (provider in files and isinstance(place, Path))
+        return (provider, place) if place is not None and readable else None
 
 
 def _session(folder: Path, profiles: Path | None, target: str | None) -> Any:

@@ -213,6 +213,8 @@ NOT_RUN = {
     "CONTRIBUTING.md: packages.yml": "tests/functional/test_integration_project.py installs one",
     "docs/adapter.md: profiles.yml": "the profile of the tests, whose tables are elsewhere",
     "docs/cluster.md: profiles.yml": "servers elsewhere; tests/e2e/test_cluster.py has its own",
+    "docs/object_stores.md: profiles.yml": "tests/e2e/test_object_store.py has a store",
+    "docs/object_stores.md: profiles.yml (2)": "stores elsewhere, of which the page says so",
     "docs/batch.md: create or replace view stg_shop__customers as with raw_event": (
         "shortened; tests/rendered/sql has the whole statements"
     ),

@@ -271,7 +271,9 @@ class TestListing:
     def test_views_of_any_length(self, project: Any, spark: Any, warehouse: Path) -> None:
         run_dbt(["run"])
         # As a metastore of Hive's own making: the text of a view ends at 32,700 letters.
-        connection = spark._jvm.java.sql.DriverManager.getConnection(metastore.url(warehouse))
+        connection = spark._jvm.java.sql.DriverManager.getConnection(
+            metastore.url(warehouse / ".metastore")
+        )
         statement = connection.createStatement()
         for column in ("VIEW_ORIGINAL_TEXT", "VIEW_EXPANDED_TEXT"):
             statement.execute("alter table APP.TBLS add column NARROW long varchar")
@@ -280,7 +282,7 @@ class TestListing:
             statement.execute(f"rename column APP.TBLS.NARROW to {column}")
         connection.close()
         for _ in range(2):
-            metastore.make_room(spark._jvm, warehouse)
+            metastore.make_room(spark._jvm, warehouse / ".metastore")
             assert len(spark.table(f"{project.test_schema}.v").collect()) == 1
         spark.sql(f"create view {project.test_schema}.wide as select '{'x' * 40_000}' as id")
         assert len(rows(project, "select id from {schema}.wide")[0][0]) == 40_000

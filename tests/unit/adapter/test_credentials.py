@@ -27,6 +27,12 @@ def test_only_a_schema_is_needed() -> None:
         ({"token": "hush"}, "a `token` and no `remote`"),
         ({"shared_files": True}, "`shared_files` and no `remote`"),
         ({"reconnect_seconds": -1}, "a time, 0 or more"),
+        ({"warehouse": "s3://lake/w"}, r"Write `warehouse: s3a://lake/w`"),
+        ({"warehouse": "s3a://lake/w"}, "Add `metastore: <folder>`"),
+        (
+            {"metastore": "m", "server_side_parameters": {"spark.hadoop.hive.metastore.uris": "x"}},
+            "names another metastore in `server_side_parameters`",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_with_the_way_out(given: dict[str, Any], told: str) -> None:
@@ -64,3 +70,24 @@ def test_a_token_is_sent_and_not_shown(given: dict[str, Any], shown: str, addres
     creds = credentials(**given)
     assert (creds.remote, creds.address) == (shown, address)
     assert "hush" not in repr(creds) + str(dict(creds.connection_info())) + creds.unique_field
+
+
+def test_a_warehouse_in_an_object_store_has_its_metastore_here(tmp_path: Path) -> None:
+    creds = credentials(warehouse="s3a://lake/warehouse", metastore="m")
+    creds.anchor(tmp_path)
+    assert (creds.warehouse, creds.warehouse_folder) == ("s3a://lake/warehouse", None)
+    assert creds.metastore_folder == tmp_path / "m"
+    shared = {"spark.hadoop.hive.metastore.uris": "thrift://x:1"}
+    creds = credentials(warehouse="s3a://lake/warehouse", server_side_parameters=shared)
+    assert creds.metastore_folder is None
+
+
+def test_a_warehouse_on_a_disk_holds_its_metastore(tmp_path: Path) -> None:
+    for given in ({}, {"warehouse": (tmp_path / "warehouse").as_uri()}):
+        creds = credentials(**given)
+        creds.anchor(tmp_path)
+        assert creds.warehouse_folder == tmp_path / "warehouse"
+        assert creds.metastore_folder == tmp_path / "warehouse" / ".metastore"
+    creds = credentials(metastore="m")
+    creds.anchor(tmp_path)
+    assert creds.metastore_folder == tmp_path / "m"

@@ -17,20 +17,24 @@ sys.stdin.read()
 """
 
 
-def test_a_second_process_is_told_and_let_in_afterwards(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+@pytest.mark.parametrize(("name", "option"), [(".metastore", "warehouse"), ("m", "metastore")])
+def test_a_second_process_is_told_and_let_in_afterwards(
+    tmp_path: Path, name: str, option: str
+) -> None:
+    folder = tmp_path / name
+    command = [sys.executable, "-c", HOLDER, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
         with pytest.raises(DbtRuntimeError) as error:
-            metastore.hold(tmp_path, wait=0)
-        for word in (str(tmp_path), f"process {other.pid}", "another `warehouse`", "remote:"):
+            metastore.hold(folder, wait=0)
+        for word in (str(tmp_path), f"process {other.pid}", f"another `{option}`", "remote:"):
             assert word in " ".join(str(error.value.msg).split())
         assert other.stdin is not None
         other.stdin.close()
-        holder = metastore.hold(tmp_path, wait=10)
+        holder = metastore.hold(folder, wait=10)
     assert holder is not None
     metastore.release(holder)
-    metastore.release(metastore.hold(tmp_path, wait=0))
+    metastore.release(metastore.hold(folder, wait=0))
 
 
 def test_only_the_embedded_metastore_is_held() -> None:

@@ -34,6 +34,6 @@ def test_statements_and_the_metastore_are_for_their_owner(tmp_path: Path) -> Non
     log = tmp_path / "target" / "statements.jsonl"
     with StatementLog(log).timed("select 1"):
         pass
-    metastore.release(metastore.hold(tmp_path / "warehouse"))
+    metastore.release(metastore.hold(tmp_path / "warehouse" / ".metastore"))
     folder = tmp_path / "warehouse" / ".metastore"
     assert [is_private(path) for path in (log, folder, folder / "lock")] == [True] * 3

@@ -204,7 +204,7 @@ def test_a_warehouse_that_is_held_is_told_with_its_holder(project: Path) -> None
     creds = credentials(project, "{type: sparkcdc, schema: s}")
     assert doctor._metastore(creds).status == "ok"
     assert not Path(creds.warehouse).exists()
-    holder = metastore.hold(Path(creds.warehouse))
+    holder = metastore.hold(Path(creds.warehouse) / ".metastore")
     try:
         check = doctor._metastore(creds)
     finally:

@@ -12,13 +12,12 @@ from dbt.adapters.sparkcdc import iceberg, remote
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.known import Known
+from dbt.adapters.sparkcdc.places import Place
 from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import agate
     from dbt.adapters.spark import SparkColumn
     from dbt.adapters.sparkcdc.statement_log import StatementLog
@@ -31,7 +30,7 @@ class Handle:
     Attributes:
         spark: The session.
         columns: What `describe` has returned for tables and views since the last other statement.
-        folders: Where Delta tables of this machine are; None for other tables.
+        places: Where the files of Delta tables are; None where only the server reaches them.
         steps: Temporary views of the node that runs.
         images: What commits of Iceberg's tables changed, for the node that runs.
         shown_to: The last version of these tables whose changes it was shown.
@@ -41,7 +40,7 @@ class Handle:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.columns: dict[str, list[SparkColumn]] = {}
-        self.folders: dict[str, Path | None] = {}
+        self.places: dict[str, Place | None] = {}
         self.steps: list[str] = []
         self.images: list[iceberg.Image] = []
         self.shown_to: dict[str, int] = {}

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from dbt.adapters.contracts.connection import Credentials
 from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc import metastore as metastores
 from dbt_common.exceptions import DbtRuntimeError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -21,7 +24,11 @@ class SparkCdcCredentials(Credentials):
 
     Attributes:
         schema: Schema (Spark: database) that models are built in.
-        warehouse: Folder of tables and metastore; relative to the project.
+        warehouse: Where the tables are: a folder, relative to the project, or the address of one in
+            an object store, such as `s3a://bucket/warehouse`.
+        metastore: Folder of the embedded metastore, relative to the project; by default
+            `.metastore` in the warehouse. A warehouse in an object store needs this, or a metastore
+            that `server_side_parameters` names.
         spark_log: File that gets everything the JVM prints; relative to the project.
         remote: Spark Connect URL (`sc://host:port`); without it Spark runs inside dbt's process.
             A `token` in it is moved to that field, so that the URL can be shown.
@@ -47,6 +54,7 @@ class SparkCdcCredentials(Credentials):
     database: str | None = None  # type: ignore[assignment]
     schema: str | None = None  # type: ignore[assignment]
     warehouse: str = "warehouse"
+    metastore: str | None = None
     spark_log: str = "logs/spark.log"
     remote: str | None = None
     token: str | None = field(default=None, repr=False)
@@ -112,6 +120,7 @@ class SparkCdcCredentials(Credentials):
                 "The profile of type sparkcdc has `shared_files` and no `remote`: add `remote: "
                 "sc://host:port`, the Spark Connect server whose files are meant, or leave it out."
             )
+        self._check_warehouse()
         if self.max_rows_per_commit < 0:
             raise DbtRuntimeError(
                 "The profile of type sparkcdc has `max_rows_per_commit: "
@@ -122,6 +131,50 @@ class SparkCdcCredentials(Credentials):
                 f"The profile of type sparkcdc has `reconnect_seconds: {self.reconnect_seconds}`: "
                 "it is a time, 0 or more."
             )
+
+    def _check_warehouse(self) -> None:
+        parts = urlsplit(self.warehouse)
+        if parts.scheme == "file":
+            self.warehouse = url2pathname(parts.path)
+        elif parts.scheme in ("s3", "s3n"):
+            raise DbtRuntimeError(
+                f"The profile of type sparkcdc has `warehouse: {self.warehouse}`: Spark reaches S3 "
+                f"by s3a. Write `warehouse: s3a:{self.warehouse.partition(':')[2]}`."
+            )
+        if self.metastore and not metastores.is_embedded(self.server_side_parameters):
+            raise DbtRuntimeError(
+                f"The profile of type sparkcdc has `metastore: {self.metastore}`, the folder of an "
+                "embedded metastore, and names another metastore in `server_side_parameters`: "
+                "leave one of them out."
+            )
+        if (
+            self.warehouse_folder is None
+            and not self.metastore
+            and not self.remote
+            and metastores.is_embedded(self.server_side_parameters)
+        ):
+            raise DbtRuntimeError(
+                f"The profile of type sparkcdc has `warehouse: {self.warehouse}` and no metastore: "
+                "the embedded one needs a folder on this machine, since it cannot be in an object "
+                "store. Add `metastore: <folder>`, or name a metastore that several machines share "
+                "as `spark.hadoop.javax.jdo.option.ConnectionURL` or "
+                "`spark.hadoop.hive.metastore.uris` in `server_side_parameters`."
+            )
+
+    @property
+    def warehouse_folder(self) -> Path | None:
+        """The warehouse on a disk of this machine; None where it is in an object store."""
+        return None if "://" in self.warehouse else Path(self.warehouse)
+
+    @property
+    def metastore_folder(self) -> Path | None:
+        """The folder of the embedded metastore; None where the profile names another metastore."""
+        if not metastores.is_embedded(self.server_side_parameters):
+            return None
+        if self.metastore:
+            return Path(self.metastore)
+        folder = self.warehouse_folder
+        return None if folder is None else folder / metastores.IN_WAREHOUSE
 
     @property
     def address(self) -> str:
@@ -145,6 +198,7 @@ class SparkCdcCredentials(Credentials):
         return (
             "schema",
             "warehouse",
+            "metastore",
             "spark_log",
             "iceberg_catalog",
             "remote",
@@ -159,7 +213,10 @@ class SparkCdcCredentials(Credentials):
             folder: Folder that relative paths start from: the dbt project's root.
         """
         root = Path(folder).resolve()
-        self.warehouse = str(root / Path(self.warehouse).expanduser())
+        if self.warehouse_folder is not None:
+            self.warehouse = str(root / self.warehouse_folder.expanduser())
+        if self.metastore:
+            self.metastore = str(root / Path(self.metastore).expanduser())
         self.spark_log = str(root / Path(self.spark_log).expanduser())
         if self.iceberg_catalog:
             self.server_side_parameters = iceberg.catalog_settings(

@@ -6,11 +6,11 @@ import json
 import re
 from base64 import b85decode
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote
 from uuid import UUID
+
+from dbt.adapters.sparkcdc.places import Place, local_folder
 
 COMMIT = re.compile(r"(\d{20})\.json")
 # Folders of commits that a catalog holds before they are written into the log itself.
@@ -34,19 +34,7 @@ DELETIONS = frozenset(["DELETE", "TRUNCATE"])
 MOST_COMMITS_READ = 200
 
 
-def local_folder(location: str) -> Path | None:
-    """Returns the folder that a table's URI names, or None if it is on no disk of this machine.
-
-    Args:
-        location: A URI, such as `file:/data/table`.
-    """
-    parts = urlsplit(location)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return None
-    return Path(url2pathname(parts.path))
-
-
-def newest_commits(folder: Path, limit: int) -> list[dict[str, Any]] | None:
+def newest_commits(folder: Place, limit: int) -> list[dict[str, Any]] | None:
     """Returns the newest commits, the last one first, with the columns of `describe history`.
 
     A commit has `version`, `operation`, `userMetadata` and, as `id`, what tells it from every other
@@ -73,7 +61,7 @@ def newest_commits(folder: Path, limit: int) -> list[dict[str, Any]] | None:
         return None
 
 
-def table_bytes(folder: Path, version: int) -> int | None:
+def table_bytes(folder: Place, version: int) -> int | None:
     """Returns the size of a table's files at a version, or None where its checksum does not tell.
 
     Args:
@@ -109,7 +97,7 @@ def written_alone(
     return bool(ours), bool(others)
 
 
-def last_write(folder: Path, maintenance: Collection[str]) -> str | None:
+def last_write(folder: Place, maintenance: Collection[str]) -> str | None:
     """Returns what tells the newest commit that wrote rows from every other commit.
 
     Args:
@@ -127,14 +115,14 @@ def last_write(folder: Path, maintenance: Collection[str]) -> str | None:
     return commits[0]["id"] if commits else None
 
 
-def _commit(folder: Path, version: int) -> dict[str, Any]:
+def _commit(folder: Place, version: int) -> dict[str, Any]:
     info: dict[str, Any] = {}
-    with (folder / "_delta_log" / f"{version:020}.json").open(encoding="utf-8") as lines:
-        for line in lines:
-            # It is the first line of most commits; others can have many thousands.
-            if line.startswith('{"commitInfo"'):
-                info = json.loads(line)["commitInfo"]
-                break
+    text = (folder / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
+    for line in text.split("\n"):
+        # It is the first line of most commits; others can have many thousands.
+        if line.startswith('{"commitInfo"'):
+            info = json.loads(line)["commitInfo"]
+            break
     mark = info.get("txnId") or info.get("timestamp")
     return {
         "version": version,
@@ -144,7 +132,7 @@ def _commit(folder: Path, version: int) -> dict[str, Any]:
     }
 
 
-def compaction_pays(folder: Path, version: int) -> bool:
+def compaction_pays(folder: Place, version: int) -> bool:
     """Returns whether a table has so many small files that putting them together pays.
 
     Delta's own auto compaction counts the commits of a process, and so starts with the first commit
@@ -164,7 +152,7 @@ def compaction_pays(folder: Path, version: int) -> bool:
 
 
 def appended(
-    folder: Path, version: int, column: str, after: int
+    folder: Place, version: int, column: str, after: int
 ) -> tuple[int | None, int, int, int | None] | None:
     """Returns what was appended to a table since a version, from the statistics of its files.
 
@@ -218,7 +206,7 @@ def _is_deletion(action: Mapping[str, Any]) -> bool:
     return "commitInfo" in action and action["commitInfo"].get("operation") in DELETIONS
 
 
-def first_change(folder: Path, wanted: int) -> int | None:
+def first_change(folder: Place, wanted: int) -> int | None:
     """Returns the first version from which on all changes of a table can be read.
 
     VACUUM removes the files that older changes are read from, and Delta's retention the commits.
@@ -247,27 +235,26 @@ def first_change(folder: Path, wanted: int) -> int | None:
         return None
 
 
-def _has_changes(folder: Path, version: int) -> bool:
+def _has_changes(folder: Place, version: int) -> bool:
     """Whether all files are there that the changes of a commit are read from."""
     path = folder / "_delta_log" / f"{version:020}.json"
     if not path.exists():
         return False
     written: list[Any] = []
     files: list[Any] = []
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            action = json.loads(line)
-            if "cdc" in action:
-                written.append(action["cdc"])
-            file = action.get("add") or action.get("remove")
-            if file and file["dataChange"]:
-                files.append(file)
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        action = json.loads(line) if line else {}
+        if "cdc" in action:
+            written.append(action["cdc"])
+        file = action.get("add") or action.get("remove")
+        if file and file["dataChange"]:
+            files.append(file)
     # Where a commit has change-data files, they are all that is read.
     return all(file.exists() for action in written or files for file in _files_of(folder, action))
 
 
-def _files_of(folder: Path, action: Mapping[str, Any]) -> list[Path]:
-    def located(path: str) -> Path:
+def _files_of(folder: Place, action: Mapping[str, Any]) -> list[Place]:
+    def located(path: str) -> Place:
         if ":/" in path:
             found = local_folder(path)
             if found is None:
@@ -275,7 +262,7 @@ def _files_of(folder: Path, action: Mapping[str, Any]) -> list[Path]:
             return found
         return folder / unquote(path)
 
-    files = [located(action["path"])]
+    files: list[Place] = [located(action["path"])]
     vector = action.get("deletionVector")
     if vector and vector["storageType"] == "p":
         files.append(located(vector["pathOrInlineDv"]))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dbt.adapters.sparkcdc.delta_log import first_change, local_folder
+from dbt.adapters.sparkcdc.delta_log import first_change
+from dbt.adapters.sparkcdc.places import place_of
 
 LINES_BEFORE_CARET = 4
 CAUSES_FOLLOWED = 20
@@ -38,7 +39,7 @@ def changes_that_are_gone(spark: Any, sql: str) -> str | None:
             location = spark.sql(f"describe detail {table}").collect()[0]["location"]
         except Exception:  # the statement's own error says more
             continue
-        folder = local_folder(location)
+        folder = place_of(spark, location)
         first = None if folder is None else first_change(folder, int(version))
         if first is not None and first > int(version):
             return (
@@ -49,6 +50,15 @@ def changes_that_are_gone(spark: Any, sql: str) -> str | None:
                 " then, and its changes do not add up to the whole table any more."
             )
     return None
+
+
+def is_conflict(exc: BaseException) -> bool:
+    """Returns whether a statement failed since somebody else committed to its table first.
+
+    Args:
+        exc: What the statement raised.
+    """
+    return "DELTA_CONCURRENT" in str(exc)
 
 
 def message_of(exc: BaseException) -> str:

@@ -61,7 +61,7 @@ def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -
 
     Args:
         name: The catalog.
-        warehouse: The warehouse's folder.
+        warehouse: The warehouse's folder, or its address in an object store.
         parameters: The profile's Spark settings, which win.
     """
     prefix = f"spark.sql.catalog.{name}"
@@ -73,7 +73,9 @@ def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -
     }
     if not any(key.startswith(f"{prefix}.") for key in parameters.keys() - settings.keys()):
         settings[f"{prefix}.type"] = "hadoop"
-        settings[f"{prefix}.warehouse"] = f"file:{Path(warehouse, name)}"
+        is_address = "://" in warehouse
+        place = f"{warehouse.rstrip('/')}/{name}" if is_address else f"file:{Path(warehouse, name)}"
+        settings[f"{prefix}.warehouse"] = place
     settings |= parameters
     packages = parameters.get("spark.jars.packages", "")
     if "iceberg-spark-runtime" not in packages + parameters.get("spark.jars", ""):

@@ -16,8 +16,8 @@ from typing import Any
 
 from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.cursor import literal, quoted
-from dbt.adapters.sparkcdc.delta_log import local_folder
 from dbt.adapters.sparkcdc.erasure import remove_empty_folders
+from dbt.adapters.sparkcdc.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
 
 # Every file that has deletes beside it, and no other.

@@ -11,7 +11,7 @@ from functools import wraps
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from dbt.adapters.base.impl import log_code_execution
@@ -36,12 +36,13 @@ from dbt.adapters.sparkcdc.delta_log import (
     appended,
     compaction_pays,
     last_write,
-    local_folder,
     newest_commits,
     table_bytes,
     written_alone,
 )
+from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.listing import list_tables, provider_of
+from dbt.adapters.sparkcdc.places import Place, local_folder, place_of
 from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.python_model import run_model
 from dbt.adapters.sparkcdc.session import warm_up
@@ -225,7 +226,7 @@ class SparkCdcAdapter(SparkAdapter):
         """
         if (known := self._iceberg(table)) is not None:
             return iceberg.newest_commits(known, limit)
-        folder = self._delta_folder(table)
+        folder = self._delta_place(table)
         commits = newest_commits(folder, limit) if folder and limit else None
         if commits is None:
             first = f" limit {limit}" if limit else ""
@@ -328,7 +329,7 @@ class SparkCdcAdapter(SparkAdapter):
         Args:
             table: Its name in SQL.
         """
-        folder = self._delta_folder(table)
+        folder = self._delta_place(table)
         commits = None if folder is None else newest_commits(folder, 1)
         return commits[0]["version"] if commits else None
 
@@ -345,7 +346,7 @@ class SparkCdcAdapter(SparkAdapter):
         """
         if (known := self._iceberg(table)) is not None:
             return iceberg.last_write(known, maintenance)
-        folder = self._delta_folder(table)
+        folder = self._delta_place(table)
         if folder is None:
             return None
         question = ("last write", folder, tuple(maintenance))
@@ -364,7 +365,7 @@ class SparkCdcAdapter(SparkAdapter):
         Returns:
             See `delta_log.appended`.
         """
-        folder = self._delta_folder(table)
+        folder = self._delta_place(table)
         found = None if folder is None else appended(folder, version, column, after)
         return None if found is None else list(found)
 
@@ -380,7 +381,7 @@ class SparkCdcAdapter(SparkAdapter):
         """
         if (known := self._iceberg(table)) is not None:
             return iceberg.table_bytes(known)
-        folder, version = self._delta_folder(table), self.logged_version(table)
+        folder, version = self._delta_place(table), self.logged_version(table)
         if folder is None or version is None:
             return None
         return table_bytes(folder, version)
@@ -701,9 +702,11 @@ class SparkCdcAdapter(SparkAdapter):
             try:
                 run(settings | more)
             except DbtRuntimeError as exc:
-                if "DELTA_CONCURRENT" not in str(exc):
+                if not is_conflict(exc):
                     raise
-                return False
+                # A store can refuse a commit that it has: the answer got lost, and it was repeated.
+                if not written_alone(self._commits(table, version), version, checkpoint, [])[0]:
+                    return False
             later = self._commits(table, version)
             ours, others = written_alone(later, version, checkpoint, maintenance)
             if ours:
@@ -743,7 +746,7 @@ class SparkCdcAdapter(SparkAdapter):
         return hashlib.sha256("\n".join(files).encode()).hexdigest()
 
     def _compact_if_it_pays(self, table: str) -> None:
-        folder, version = self._delta_folder(table), self.logged_version(table)
+        folder, version = self._delta_place(table), self.logged_version(table)
         if folder and version is not None and compaction_pays(folder, version):
             self.execute(f"optimize {table}")
 
@@ -821,8 +824,8 @@ class SparkCdcAdapter(SparkAdapter):
         """The metadata of a Delta table's newest version; None where Spark must be asked."""
         if self.config.credentials.remote:  # Delta's classes are in the server
             return None
-        folder = self._delta_folder(table)
-        if folder is None or not (folder / "_delta_log").is_dir():
+        folder = self._delta_place(table)
+        if folder is None or not (folder / "_delta_log").exists():
             return None
         return self._delta_snapshot(folder)[1].metadata()
 
@@ -1211,7 +1214,7 @@ class SparkCdcAdapter(SparkAdapter):
         rows = files.selectExpr("path", "deletionVector is not null").collect()
         return {unquote(path): hides for path, hides in rows}
 
-    def _delta_snapshot(self, folder: Path) -> tuple[Any, Any]:
+    def _delta_snapshot(self, folder: Place) -> tuple[Any, Any]:
         """Delta's own log of a table, and the table's newest version."""
         spark = self.connections.get_thread_connection().handle.spark
         log = getattr(spark._jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
@@ -1221,15 +1224,21 @@ class SparkCdcAdapter(SparkAdapter):
         return log, log.update(False, nothing, nothing)
 
     def _delta_folder(self, name: str) -> Path | None:
-        folders = self.connections.get_thread_connection().handle.folders
-        if name not in folders:
+        """Where a Delta table is on a disk of this machine."""
+        place = self._delta_place(name)
+        return place if isinstance(place, Path) else None
+
+    def _delta_place(self, name: str) -> Place | None:
+        """Where a Delta table is; None where only Spark reaches it, and nobody Spark's files."""
+        handle = self.connections.get_thread_connection().handle
+        if name not in handle.places:
             location = self.connections.known.ask(
                 ("location", name), lambda: self._delta_location(name)
             )
             if location is None:  # the table may be created yet
                 return None
-            folders[name] = local_folder(location)
-        return folders[name]
+            handle.places[name] = place_of(handle.spark, location)
+        return cast("Place | None", handle.places[name])
 
     def _delta_location(self, name: str) -> str | None:
         """Where a Delta table is, if this machine can know."""

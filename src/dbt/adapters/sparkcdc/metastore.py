@@ -18,6 +18,7 @@ except ImportError:  # Windows: Derby's own lock has to do
     fcntl = None  # type: ignore[assignment]
 
 WAIT_SECONDS = 10.0
+IN_WAREHOUSE = ".metastore"
 OTHER_METASTORES = (
     "spark.hadoop.javax.jdo.option.ConnectionURL",
     "spark.hadoop.hive.metastore.uris",
@@ -34,22 +35,21 @@ def is_embedded(parameters: Mapping[str, str]) -> bool:
     return not any(key in parameters for key in OTHER_METASTORES)
 
 
-def hold(warehouse: Path, wait: float = WAIT_SECONDS) -> int | None:
-    """Takes the warehouse for this process, and for the JVM that inherits the descriptor.
+def hold(folder: Path, wait: float = WAIT_SECONDS) -> int | None:
+    """Takes the metastore for this process, and for the JVM that inherits the descriptor.
 
     Args:
-        warehouse: Folder of tables and metastore.
+        folder: The metastore's folder.
         wait: Seconds to wait, since a JVM whose dbt has just ended needs a moment to end too.
 
     Returns:
         File descriptor to close in the end; None where the system has no such locks.
 
     Raises:
-        DbtRuntimeError: Another process holds the warehouse.
+        DbtRuntimeError: Another process holds it.
     """
     if fcntl is None:
         return None
-    folder = warehouse / ".metastore"
     folder.mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
     holder = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, private.FILE)
     deadline = time.monotonic() + wait
@@ -60,9 +60,7 @@ def hold(warehouse: Path, wait: float = WAIT_SECONDS) -> int | None:
             if time.monotonic() > deadline:
                 pid = os.pread(holder, 32, 0).decode(errors="replace").strip()
                 os.close(holder)
-                raise DbtRuntimeError(
-                    in_use(warehouse, f" (process {pid})" if pid else "")
-                ) from exc
+                raise DbtRuntimeError(in_use(folder, f" (process {pid})" if pid else "")) from exc
             time.sleep(0.1)
         else:
             os.ftruncate(holder, 0)
@@ -71,7 +69,7 @@ def hold(warehouse: Path, wait: float = WAIT_SECONDS) -> int | None:
 
 
 def release(holder: int | None) -> None:
-    """Gives the warehouse back.
+    """Gives the metastore back.
 
     Args:
         holder: What `hold` returned.
@@ -81,7 +79,7 @@ def release(holder: int | None) -> None:
             os.close(holder)
 
 
-def make_room(jvm: Any, warehouse: Path) -> None:
+def make_room(jvm: Any, folder: Path) -> None:
     """Lets the embedded metastore hold views of any length.
 
     Hive makes the columns with a view's text 32,700 letters long, which the decoding of some forty
@@ -89,9 +87,9 @@ def make_room(jvm: Any, warehouse: Path) -> None:
 
     Args:
         jvm: The JVM that has the metastore open.
-        warehouse: Folder of tables and metastore.
+        folder: The metastore's folder.
     """
-    connection = jvm.java.sql.DriverManager.getConnection(f"{url(warehouse)};create=false")
+    connection = jvm.java.sql.DriverManager.getConnection(f"{url(folder)};create=false")
     try:
         found = connection.getMetaData().getColumns(None, "APP", "TBLS", "VIEW_%_TEXT")
         narrow = []
@@ -115,25 +113,27 @@ def make_room(jvm: Any, warehouse: Path) -> None:
         connection.close()
 
 
-def url(warehouse: Path) -> str:
+def url(folder: Path) -> str:
     """Returns the address of the embedded metastore, without options.
 
     Args:
-        warehouse: Folder of tables and metastore.
+        folder: The metastore's folder.
     """
-    return f"jdbc:derby:;databaseName={warehouse / '.metastore' / 'db'}"
+    return f"jdbc:derby:;databaseName={folder / 'db'}"
 
 
-def in_use(warehouse: Path, who: str = "") -> str:
-    """Returns the message for a warehouse that another process holds.
+def in_use(folder: Path, who: str = "") -> str:
+    """Returns the message for a metastore that another process holds.
 
     Args:
-        warehouse: The warehouse.
+        folder: The metastore's folder.
         who: Words that tell the holder, with a leading space.
     """
+    option = "warehouse" if folder.name == IN_WAREHOUSE else "metastore"
+    place = folder.parent if folder.name == IN_WAREHOUSE else folder
     return (
-        f"The warehouse {warehouse} is in use by another process{who}: its embedded metastore "
+        f"The {option} {place} is in use by another process{who}: an embedded metastore "
         "lets in one process at a time. Wait until that one has ended, give this run another "
-        "`warehouse` in profiles.yml, or let both use one Spark Connect server with "
+        f"`{option}` in profiles.yml, or let both use one Spark Connect server with "
         "`remote: sc://host:port`."
     )

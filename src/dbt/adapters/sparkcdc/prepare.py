@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from dbt.adapters.sparkcdc import jars, session
+from dbt.adapters.sparkcdc import jars, log_store, session
 from dbt.adapters.sparkcdc.java import find_java
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -27,9 +29,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "packages", nargs="*", help="Maven coordinates beside Delta's, as in spark.jars.packages"
     )
-    extra = ",".join(parser.parse_args(arguments).packages)
+    parser.add_argument(
+        "--log-store",
+        type=Path,
+        metavar="FILE",
+        help="writes the jar with the log store for S3, for servers that share its tables",
+    )
+    options = parser.parse_args(arguments)
+    extra = ",".join(options.packages)
+    parameters = {"spark.jars.packages": extra} if extra else {}
     try:
-        prepare({"spark.jars.packages": extra} if extra else {})
+        prepare(parameters)
+        if options.log_store:
+            write_log_store(parameters, options.log_store)
     except DbtRuntimeError as exc:
         print(exc.msg, file=sys.stderr)
         return 1
@@ -52,6 +64,25 @@ def prepare(parameters: dict[str, str]) -> None:
     if not jars.cached_jars(wanted):
         print(f"Fetching the jars of {', '.join(wanted)}", flush=True)
         jars.fetch_jars(wanted, lambda packages: session.resolve(packages, parameters, log))
+
+
+def write_log_store(parameters: dict[str, str], file: Path) -> None:
+    """Writes the jar with the log store for S3.
+
+    Args:
+        parameters: Spark settings as in a profile, whose jars are in the cache.
+        file: The file, which is replaced.
+
+    Raises:
+        DbtRuntimeError: It cannot be compiled, or not be written.
+    """
+    log = jars.cache_folder() / "prepare.log"
+    found = jars.cached_jars(jars.packages(parameters))
+    try:
+        shutil.copyfile(log_store.compiled(found, lambda: session.compiler(log)), file)
+    except OSError as exc:
+        raise DbtRuntimeError(f"{file} cannot be written: {exc.strerror}.") from exc
+    print(f"{file} has {log_store.CLASS}", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbt.adapters.sparkcdc import archive, jars, metastore, private, remote
+from dbt.adapters.sparkcdc import archive, jars, log_store, metastore, private, remote
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
@@ -240,11 +240,15 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     found = jars.cached_jars(wanted) or jars.fetch_jars(
         wanted, lambda packages: resolve(packages, parameters, log)
     )
+    if log_store.is_wanted(creds.warehouse, parameters):
+        found = [*found, log_store.compiled(found, lambda: compiler(log))]
+        parameters[log_store.OPTION] = log_store.CLASS
     spark_home = Path(os.environ.setdefault("SPARK_HOME", str(archive.spark_home())))
     classes = archive.archive_file(java, spark_home, found)
     conf = launch_settings(
         {key: value for key, value in parameters.items() if key != "spark.jars.packages"},
-        warehouse=Path(creds.warehouse),
+        warehouse=creds.warehouse,
+        metastore=creds.metastore_folder,
         spark_log=log,
         jars=found,
         java_options=[
@@ -252,13 +256,15 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
             *(BRIEF_RUN if brief else LONG_RUN),
         ],
     )
-    Path(creds.warehouse).mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
-    holder = metastore.hold(Path(creds.warehouse)) if metastore.is_embedded(parameters) else None
+    if creds.warehouse_folder is not None:
+        creds.warehouse_folder.mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
+    embedded = creds.metastore_folder
+    holder = None if embedded is None else metastore.hold(embedded)
     local = private.local_folder(parameters)
     if local is not None:
         conf["spark.local.dir"] = str(local)
     try:
-        spark, process = _launch(conf, parameters, log, [] if holder is None else [holder])
+        spark, process = _launch(conf, embedded, log, [] if holder is None else [holder])
     except BaseException:
         metastore.release(holder)
         if local is not None:
@@ -268,7 +274,7 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
 
 
 def _launch(
-    conf: dict[str, str], parameters: dict[str, str], log: Path, inherited: Iterable[int]
+    conf: dict[str, str], embedded: Path | None, log: Path, inherited: Iterable[int]
 ) -> tuple[SparkSession, Any]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -281,8 +287,8 @@ def _launch(
         SparkContext._ensure_initialized(gateway=gateway)
         spark = SparkSession.builder.config(map={**conf}).getOrCreate()
         spark.sql("show databases").collect()  # boots the metastore, where starts fail
-        if metastore.is_embedded(parameters):
-            metastore.make_room(spark._jvm, Path(conf["spark.sql.warehouse.dir"]))
+        if embedded is not None:
+            metastore.make_room(spark._jvm, embedded)
     except Exception as exc:
         # Some exceptions ask Java for their text, which is about to end, or has ended.
         try:
@@ -293,8 +299,9 @@ def _launch(
             SparkContext._active_spark_context.stop()
         _forget_gateway()
         _end(gateway.proc)
-        if b"XSDB6" in log.read_bytes()[began:]:  # Derby: booted by another process
-            message = metastore.in_use(Path(conf["spark.sql.warehouse.dir"]))
+        # Derby: booted by another process
+        if embedded is not None and b"XSDB6" in log.read_bytes()[began:]:
+            message = metastore.in_use(embedded)
         else:
             message = f"Spark did not start: {cause}\nMore is in {log}."
         raise DbtRuntimeError(message) from exc
@@ -325,6 +332,24 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
             said = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
             last = "\n".join(said[-LOG_LINES_SHOWN:])
             raise DbtRuntimeError(f"Java did not start:\n{last}\nMore is in {log}.") from exc
+
+
+def compiler(log: Path) -> tuple[Any, Callable[[], None]]:
+    """Starts a JVM with Spark's classes, and without Spark.
+
+    Args:
+        log: File that gets what the JVM prints.
+
+    Returns:
+        py4j's gateway to it, and what ends it.
+    """
+    gateway = _gateway({}, log)
+
+    def end() -> None:
+        gateway.shutdown()
+        _end(gateway.proc)
+
+    return gateway, end
 
 
 def _forget_gateway() -> None:

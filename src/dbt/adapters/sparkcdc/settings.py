@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dbt.adapters.sparkcdc import metastore
+from dbt.adapters.sparkcdc.metastore import url
 
 GIB = 1024**3
 MAX_DRIVER_MEMORY = 8 * GIB
@@ -45,18 +45,20 @@ COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 def launch_settings(
     parameters: Mapping[str, str],
     *,
-    warehouse: Path,
+    warehouse: Path | str,
     spark_log: Path,
     jars: Iterable[Path],
+    metastore: Path | None = None,
     java_options: Iterable[str] = (),
 ) -> dict[str, str]:
     """Settings that the JVM and its one SparkContext start with.
 
     Args:
         parameters: The profile's own settings, which win.
-        warehouse: Folder of tables and metastore.
+        warehouse: Folder of the tables, or its address in an object store.
         spark_log: Log file of the JVM; Derby's log goes beside it.
         jars: Jars for the class path: on it from the start, Spark need not copy or serve them.
+        metastore: Folder of the embedded metastore; None where the parameters name another one.
         java_options: Further options of the JVM.
 
     Returns:
@@ -71,8 +73,6 @@ def launch_settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(warehouse),
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"{metastore.url(warehouse)};create=true",
-        "spark.hadoop.hive.exec.scratchdir": str(warehouse / ".metastore" / "scratch"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
@@ -96,6 +96,11 @@ def launch_settings(
         # it makes small ones, which Java compiles and does not interpret.
         "spark.sql.codegen.hugeMethodLimit": "8000",
     }
+    if metastore is not None:
+        settings |= {
+            "spark.hadoop.javax.jdo.option.ConnectionURL": f"{url(metastore)};create=true",
+            "spark.hadoop.hive.exec.scratchdir": str(metastore / "scratch"),
+        }
     if parameters.get("spark.master", "local").startswith("local"):
         # A laptop's host name may not resolve; nobody else has to reach a local driver.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

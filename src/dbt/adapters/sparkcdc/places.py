@@ -1,0 +1,163 @@
+"""Folders and files on a disk of this machine, or wherever else Spark's file systems reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+# Classes of Hadoop and of Commons IO, which Spark has.
+PATH = "org.apache.hadoop.fs.Path"
+FILE_UTIL = "org.apache.hadoop.fs.FileUtil"
+FILE_STATUSES = "[Lorg.apache.hadoop.fs.FileStatus;"
+IO_UTILS = "org.apache.commons.io.IOUtils"
+
+
+def local_folder(location: str) -> Path | None:
+    """Returns the folder that a table's URI names, or None if it is on no disk of this machine.
+
+    Args:
+        location: A URI, such as `file:/data/table`.
+    """
+    parts = urlsplit(location)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    return Path(url2pathname(parts.path))
+
+
+def place_of(spark: Any, location: str) -> Place | None:
+    """Returns what reads the files of a table.
+
+    Args:
+        spark: A session, inside this process or of a server.
+        location: A URI.
+
+    Returns:
+        None where only a server reaches them.
+    """
+    found = local_folder(location)
+    if found is None and location and hasattr(spark, "_jsparkSession"):
+        return StoredPlace(spark, location)
+    return found
+
+
+class Place(Protocol):
+    """What the log of a table is read by; `pathlib.Path` has all of it."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+
+    def __truediv__(self, name: str) -> Place:
+        """What has this name in it."""
+
+    def iterdir(self) -> Iterable[Place]:
+        """What is in the folder."""
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+
+    def read_text(self, encoding: str) -> str:
+        """What the file holds."""
+
+
+class StoredPlace:
+    """A folder or file that the file systems of a session's JVM reach, as in an object store.
+
+    Errors of Java are raised as `OSError`, as Python's own are.
+    """
+
+    def __init__(self, spark: Any, address: str) -> None:
+        """Names a place; nothing is asked.
+
+        Args:
+            spark: A session that runs inside this process.
+            address: A URI, such as `s3a://bucket/warehouse/shop.db/orders`.
+        """
+        self._spark, self._address = spark, address.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._address
+
+    def __repr__(self) -> str:
+        return f"StoredPlace({self._address!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredPlace) and self._address == other._address
+
+    def __hash__(self) -> int:
+        return hash(self._address)
+
+    def __truediv__(self, name: str) -> StoredPlace:
+        return StoredPlace(self._spark, f"{self._address}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return urlsplit(self._address).path.rpartition("/")[2]
+
+    def iterdir(self) -> list[StoredPlace]:
+        """Returns what is in the folder.
+
+        Raises:
+            OSError: There is no such folder, or it cannot be listed.
+        """
+
+        def names(files: Any, path: Any) -> str:
+            java, found = self._spark._jvm.java, files.listStatus(path)
+            # py4j takes an array of a subclass for no array of the class. One call gives all names:
+            # a call for each would take long.
+            statuses = java.lang.Class.forName(FILE_STATUSES)
+            found = java.util.Arrays.copyOf(found, len(found), statuses)
+            return str(java.util.Arrays.toString(self._class(FILE_UTIL).stat2Paths(found)))
+
+        listed = str(self._ask(names))[1:-1].split(", ")
+        return [self / path.rpartition("/")[2] for path in listed if path]
+
+    def exists(self) -> bool:
+        """Returns whether it is there.
+
+        Raises:
+            OSError: Nobody can tell.
+        """
+        return bool(self._ask(lambda files, path: files.exists(path)))
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Returns what the file holds.
+
+        Args:
+            encoding: Of its characters.
+
+        Raises:
+            OSError: There is no such file, or it cannot be read.
+        """
+
+        def read(files: Any, path: Any) -> str:
+            stream = files.open(path)
+            try:
+                return str(self._class(IO_UTILS).toString(stream, encoding))
+            finally:
+                stream.close()
+
+        return str(self._ask(read))
+
+    def _ask(self, question: Any) -> Any:
+        from py4j.protocol import Py4JError
+
+        try:
+            path = self._class(PATH)(self._address)
+            conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+            return question(path.getFileSystem(conf), path)
+        except (Py4JError, _spark_error()) as exc:
+            raise OSError(f"{self._address} cannot be read") from exc
+
+    def _class(self, name: str) -> Any:
+        return getattr(self._spark._jvm, name)
+
+
+def _spark_error() -> type[Exception]:
+    from pyspark.errors import PySparkException
+
+    return PySparkException
