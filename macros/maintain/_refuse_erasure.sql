@@ -13,7 +13,7 @@
             ~ " had.") -%}
     {%- elif d.landed and cdc._landing_problem(d, landed_files) is not none -%}
         {%- do problems.append(cdc._landing_problem(d, landed_files)) -%}
-    {%- elif adapter.logged_version(d.relation) is none -%}
+    {%- elif not adapter.has_local_log(d.relation) -%}
         {%- do problems.append(d.relation
             ~ " is no Delta table on a disk of this machine, so that neither its rows nor its files can be"
             ~ " removed here. Erase the person there first, by the means of that table, and name a raw table in Delta.") -%}
@@ -31,7 +31,7 @@
     {%- for table in subject.tables -%}
         {%- if cdc._is_iceberg(table.relation) -%}
             {%- do problems.extend(adapter.iceberg_erasure_problems(table.relation | string)) -%}
-        {%- elif adapter.logged_version(table.relation | string) is none -%}
+        {%- elif not adapter.has_local_log(table.relation | string) -%}
             {%- do problems.append(table.name ~ " is no table of Delta or Iceberg on a disk of this machine.") -%}
         {%- endif -%}
         {%- if table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished

@@ -26,14 +26,22 @@ from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+# A chunk of rows, for Arrow and Java: so many at most, and no more of them than have these bytes.
 ROWS_A_CHUNK = 10_000
-BYTES_A_CHUNK = 64 * 1024
+BYTES_A_CHUNK = 16 * 1024 * 1024
+# A longer line is reported: a row of Spark and an array of Arrow cannot hold any line.
+LINE_LIMIT = 256 * 1024 * 1024
+# Columns are made of the lines of larger files; of these, rows are made sooner.
+SMALL_FILE = 4 * 1024
+BYTES_UNPACKED = 64 * 1024
 # A task reads so much, and so many files at most. Each writes files of its own to the raw table, of
 # every table that it meets: a capture that was waited for leaves hundreds of small files.
 BYTES_A_TASK = 16 * 1024 * 1024
 FILES_A_TASK = 1000
 # A row of Spark cannot hold more.
 SPARK_LIMIT = 2**31 - 1
+# The end of the year 9999, in milliseconds since 1970.
+LAST_TIME = 253_402_300_799_000
 # Delta refuses or ignores a second commit of the same batch, for instance that of a second landing.
 TXN_APP = "dbt-spark-cdc landing"
 EMPTY = "empty file"
@@ -87,12 +95,14 @@ class File(NamedTuple):
         size: In bytes.
         modified: Modification time in milliseconds since 1970.
         path: What its reader opens it by.
+        problem: Why it cannot be read; empty where it can.
     """
 
     name: str
     size: int
     modified: int
     path: str = ""
+    problem: str = ""
 
     @property
     def table(self) -> str:
@@ -212,6 +222,11 @@ def compare(
     plan = Plan([], [], [])
     for name in sorted(present):
         file, known = present[name], seen.get(name)
+        if file.problem:
+            # Reported as if it had no bytes, so that it is landed once it can be read.
+            if known is None:
+                plan.reported.append((file._replace(size=0), None, file.problem))
+            continue
         if known is None or not known.landed:
             if file.size == 0:
                 if known is None:
@@ -275,12 +290,14 @@ def decompress(name: str, content: bytes) -> tuple[bytes, int, str | None]:
     """
     if not name.endswith(".gz"):
         return content, len(content), None
-    unpacked = bytearray()
-    while content:  # a gzip file may hold several members
+    unpacked, view, at = bytearray(), memoryview(content), 0
+    while at < len(view):  # a gzip file may hold several members
+        if at and not view[at] and not content[at:].strip(b"\0"):
+            break  # filled up to the size of a block
         begin = len(unpacked)
         member = zlib.decompressobj(wbits=31)
-        for start in range(0, len(content), BYTES_A_CHUNK):
-            chunk = content[start : start + BYTES_A_CHUNK]
+        for start in range(at, len(view), BYTES_UNPACKED):
+            chunk = view[start : start + BYTES_UNPACKED]
             before = member.copy()
             try:
                 unpacked += member.decompress(chunk)
@@ -289,14 +306,14 @@ def decompress(name: str, content: bytes) -> tuple[bytes, int, str | None]:
                 # Damage is noticed late, often by the checksum alone: nothing shows where it began.
                 return bytes(unpacked), begin, f"damaged gzip file ({error})"
             if member.eof:
-                content = member.unused_data + content[start + BYTES_A_CHUNK :]
+                at = start + len(chunk) - len(member.unused_data)
                 break
         else:
             return bytes(unpacked), len(unpacked), "gzip file is cut off"
     return bytes(unpacked), len(unpacked), None
 
 
-def _decompress_bytewise(member: Any, chunk: bytes, unpacked: bytearray) -> None:
+def _decompress_bytewise(member: Any, chunk: memoryview, unpacked: bytearray) -> None:
     """Takes what a chunk holds before its damage."""
     for at in range(len(chunk)):
         try:
@@ -323,15 +340,21 @@ def read_lines(name: str, content: bytes) -> Iterator[tuple[str | None, int, str
     end = 0
     for row, line in enumerate(lines, start=1):
         end += len(line) + 1
-        if not line.strip():
-            continue
-        doubt = problem if end > sound else None
-        try:
-            yield line.decode("utf-8"), row, doubt
-        except UnicodeDecodeError:
-            yield line.decode("utf-8", errors="replace"), row, doubt or "line is not valid UTF-8"
+        if line.strip():
+            value, fault = _decoded(line)
+            yield value, row, (problem if end > sound else None) or fault
     if problem:
-        yield rest.decode("utf-8", errors="replace") or None, 0, problem
+        yield _decoded(rest)[0] or None, 0, problem
+
+
+def _decoded(line: bytes) -> tuple[str | None, str | None]:
+    """A line as text, and what is wrong with it."""
+    if len(line) > LINE_LIMIT:
+        return None, f"line is longer than {LINE_LIMIT:,} bytes"
+    try:
+        return line.decode("utf-8"), None
+    except UnicodeDecodeError:
+        return line.decode("utf-8", errors="replace"), "line is not valid UTF-8"
 
 
 def file_rows(name: str, content: bytes, modified: int) -> Iterator[Row]:
@@ -351,26 +374,29 @@ def file_rows(name: str, content: bytes, modified: int) -> Iterator[Row]:
 def file_batches(name: str, content: bytes, modified: int) -> Iterator[pa.RecordBatch]:
     """Returns the rows of a file as record batches of ARROW_LINES.
 
+    They are those of `file_rows`. Most files have no fault, and columns are made of their lines at
+    once and not row by row.
+
     Args:
         name: `<table>/<file>`.
         content: Its bytes.
         modified: Its modification time in milliseconds since 1970.
     """
-    sound = _sound_lines(name, content)
-    if sound is None:
+    unpacked, _, problem = decompress(name, content)
+    if problem or not unpacked.strip():
         yield from as_batches(file_rows(name, content, modified))
         return
     checksum = hashlib.sha256(content).hexdigest()
     constants = {
         "_table": name.split("/")[0],
         "_file": name,
-        "_problem": None,
         "_size": len(content),
         "_modified": modified,
         "_checksum": checksum,
     }
-    for rows, lines in sound:
-        known = {"value": lines, "_row": rows}
+    for rows, lines in _chunks(unpacked):
+        values, problems = _columns(lines)
+        known = {"value": values, "_row": pa.array(rows, pa.int64()), "_problem": problems}
         columns = [
             known[field.name]
             if field.name in known
@@ -380,40 +406,76 @@ def file_batches(name: str, content: bytes, modified: int) -> Iterator[pa.Record
         yield pa.RecordBatch.from_arrays(columns, schema=ARROW_LINES)
 
 
-def _sound_lines(name: str, content: bytes) -> list[tuple[pa.Array, pa.Array]] | None:
-    """Row numbers and lines of a file, as `read_lines` has them; None where it has any fault.
+def _chunks(unpacked: bytes) -> Iterator[tuple[list[int], list[bytes]]]:
+    """Row numbers and lines that are not blank, in chunks."""
+    rows: list[int] = []
+    lines: list[bytes] = []
+    size = at = row = 0
+    while at < len(unpacked):
+        # All lines at once would take the memory of the file once more.
+        end = unpacked.find(b"\n", at + BYTES_A_CHUNK)
+        end = len(unpacked) if end < 0 else end
+        for line in unpacked[at:end].split(b"\n"):
+            row += 1
+            if not line or line.isspace():
+                continue
+            if lines and (len(lines) == ROWS_A_CHUNK or size + len(line) > BYTES_A_CHUNK):
+                yield rows, lines
+                rows, lines, size = [], [], 0
+            rows.append(row)
+            lines.append(line)
+            size += len(line)
+        at = end + 1
+    if lines:
+        yield rows, lines
 
-    Most files have none, and columns are made of them at once and not row by row.
+
+def _columns(lines: list[bytes]) -> tuple[pa.Array, pa.Array]:
+    """Lines as texts, and what is wrong with each of them."""
+    if len(lines[0]) <= LINE_LIMIT:  # a longer one is alone in its chunk
+        try:
+            values = pa.array(lines, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid:  # no valid UTF-8
+            pass
+        else:
+            return values, pa.nulls(len(lines), pa.string())
+    values, problems = zip(*map(_decoded, lines), strict=True)
+    return pa.array(values, pa.string()), pa.array(problems, pa.string())
+
+
+def files_batches(files: Iterable[tuple[str, bytes, int]]) -> Iterator[pa.RecordBatch]:
+    """Returns the rows of files, those of small ones together.
+
+    Args:
+        files: Name, content and modification time of each, as for `file_batches`.
     """
-    unpacked, _, problem = decompress(name, content)
-    if problem:
-        return None
-    lines = unpacked.split(b"\n")
-    rows = [row for row, line in enumerate(lines, start=1) if line and not line.isspace()]
-    parts = [rows[at : at + ROWS_A_CHUNK] for at in range(0, len(rows), ROWS_A_CHUNK)]
-    try:
-        sound = [
-            (
-                pa.array(part, pa.int64()),
-                pa.array([lines[row - 1] for row in part], pa.binary()).cast(pa.string()),
-            )
-            for part in parts
-        ]
-    except pa.ArrowInvalid:  # no valid UTF-8
-        return None
-    return sound or None
+    return _in_chunks(_in_order(files))
+
+
+def _in_order(files: Iterable[tuple[str, bytes, int]]) -> Iterator[pa.RecordBatch]:
+    small: list[Row] = []
+    for name, content, modified in files:
+        if len(content) < SMALL_FILE:
+            small += file_rows(name, content, modified)
+        if small and (len(small) >= ROWS_A_CHUNK or len(content) >= SMALL_FILE):
+            yield from as_batches(small)
+            small = []
+        if len(content) >= SMALL_FILE:
+            yield from file_batches(name, content, modified)
+    yield from as_batches(small)
 
 
 def _in_chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Puts the batches of small files together."""
+    """Puts small batches together."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
+        if waiting and (rows >= ROWS_A_CHUNK or size + batch.nbytes > BYTES_A_CHUNK):
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows, size = [], 0, 0
         waiting.append(batch)
         rows += batch.num_rows
-        if rows >= ROWS_A_CHUNK:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
-            waiting, rows = [], 0
+        size += batch.nbytes
     if waiting:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
@@ -425,11 +487,14 @@ def as_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         rows: Rows in the order of ARROW_LINES.
     """
     chunk: list[Row] = []
+    size = 0
     for row in rows:
-        chunk.append(row)
-        if len(chunk) == ROWS_A_CHUNK:
+        length = len(row[1] or "")
+        if chunk and (len(chunk) == ROWS_A_CHUNK or size + length > BYTES_A_CHUNK):
             yield _as_arrow(chunk)
-            chunk = []
+            chunk, size = [], 0
+        chunk.append(row)
+        size += length
     if chunk:
         yield _as_arrow(chunk)
 
@@ -485,10 +550,13 @@ class LocalFolder:
             for entry in _visible(table.path):
                 # An erasure has written its new content, and has not told the log yet.
                 if entry.is_file() and beside(Path(entry.path)).name not in hidden:
-                    stat = entry.stat()
+                    try:
+                        stat = entry.stat()
+                    except FileNotFoundError:  # removed since
+                        continue
                     modified = stat.st_mtime_ns // 1_000_000
-                    name = f"{table.name}/{entry.name}"
-                    found.append(File(name, stat.st_size, modified, entry.path))
+                    name, problem = _readable(f"{table.name}/{entry.name}", entry.path)
+                    found.append(File(name, stat.st_size, modified, entry.path, problem))
         return found
 
     def checksum(self, file: File) -> str:
@@ -528,7 +596,8 @@ class SparkFolder:
         # Spark lists files of no bytes and does not read them.
         for name in map(_name_of, files.inputFiles()):
             found.setdefault(name, File(name, 0, 0))
-        return list(found.values())
+        # It leaves out hidden files, and not hidden folders.
+        return [file for name, file in found.items() if all(map(is_visible, name.split("/")))]
 
     def checksum(self, file: File) -> str:
         """Returns the SHA-256 of a file's content."""
@@ -546,6 +615,18 @@ class SparkFolder:
 
     def _files(self) -> DataFrame:
         return self.session.read.format("binaryFile").load(f"{self.folder}/*/")
+
+
+def _readable(name: str, path: str) -> tuple[str, str]:
+    """The name of a file as a text, and why it cannot be landed."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        shown = os.fsencode(name).decode("utf-8", errors="backslashreplace")
+        return shown, "the name of the file is not valid UTF-8: rename it"
+    if not os.access(path, os.R_OK):
+        return name, "the file cannot be read: let the user of the build read it (`chmod a+r`)"
+    return name, ""
 
 
 def _is_one_of(files: Collection[File]) -> Column:
@@ -585,23 +666,30 @@ def _read_local(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Reads parts (names, paths); runs on the executors."""
     for batch in batches:
         for part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield from _in_chunks(_read_part(*part))
+            yield from files_batches(_read_part(*part))
 
 
-def _read_part(names: Sequence[str], paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_part(names: Sequence[str], paths: Sequence[str]) -> Iterator[tuple[str, bytes, int]]:
     for name, path in zip(names, paths, strict=True):
-        with open(path, "rb") as file:
-            modified = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-            content = file.read()
-        yield from file_batches(name, content, modified)
+        try:
+            with open(path, "rb") as file:
+                modified = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+                content = file.read()
+        except (
+            FileNotFoundError
+        ):  # removed since the folder was listed; nothing says that it landed
+            continue
+        yield name, content, modified
 
 
 def _read_content(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Splits files (path, modified, content); runs on the executors."""
     for batch in batches:
         columns = (column.to_pylist() for column in batch.columns)
-        for path, modified, content in zip(*columns, strict=True):
-            yield from file_batches(_name_of(path), content, modified)
+        yield from files_batches(
+            (_name_of(path), content, modified)
+            for path, modified, content in zip(*columns, strict=True)
+        )
 
 
 def create_raw(session: Any, raw: str, columns: Mapping[str, str]) -> None:
@@ -712,4 +800,5 @@ def _rows(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def _as_time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+    # Python's times end before those of file systems.
+    return datetime.fromtimestamp(min(milliseconds, LAST_TIME) / 1000, timezone.utc)

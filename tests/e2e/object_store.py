@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +22,12 @@ class Store:
 
     Attributes:
         endpoint: The server's address.
-        refused: How many files were refused as their names were taken.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, answers: Counter[str]) -> None:
         import boto3
 
-        self.endpoint = endpoint
-        self.refused = 0
+        self.endpoint, self._answers = endpoint, answers
         self.client = boto3.client(
             "s3",
             endpoint_url=endpoint,
@@ -39,6 +38,11 @@ class Store:
         self.client.create_bucket(
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
         )
+
+    @property
+    def refused(self) -> int:
+        """How many files were refused as their names were taken."""
+        return self._answers["412"]
 
     def put(self, file: Path, name: str) -> None:
         """Copies a file into the bucket.
@@ -67,13 +71,14 @@ def s3_server() -> Iterator[Store]:
 
     inner = DomainDispatcherApplication(create_backend_app)
     writing = threading.Lock()
+    answers: Counter[str] = Counter()
 
     def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "PUT":
             return inner(environ, start)  # type: ignore[no-any-return]
 
         def answer(status: str, *others: Any, **more: Any) -> Any:
-            store.refused += status.startswith("412")
+            answers[status.partition(" ")[0]] += 1
             return start(status, *others, **more)
 
         # moto looks for a file and then writes it; Amazon's S3 does both at once.
@@ -91,8 +96,7 @@ def s3_server() -> Iterator[Store]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        store = Store(f"http://127.0.0.1:{port}")
-        yield store
+        yield Store(f"http://127.0.0.1:{port}", answers)
     finally:
         server.shutdown()
         thread.join()

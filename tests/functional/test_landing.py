@@ -90,6 +90,7 @@ class TestLanding:
         put(folder, "orders/b.jsonl.gz", gzip.compress(b"b1\nb2\n"))
         put(folder, "orders/empty.jsonl", "")
         put(folder, "orders/_temporary.jsonl", "no\n")
+        put(folder, "_hidden/a.jsonl", "no\n")
         put(folder, "customers/odd [x]{1}*?%20\u00e9+.jsonl", "odd1\n")
         put(folder, "customers/2026-01-01T12:00:00.jsonl", "colon\n", WEEKS)
         run_dbt(["run"])

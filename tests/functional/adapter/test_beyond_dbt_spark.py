@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import metastore
+from dbt.adapters.sparkcdc import delta_log, metastore
+from dbt.adapters.sparkcdc.places import StoredPlace, place_of
 from dbt.tests.util import run_dbt, run_dbt_and_capture
 
 pytestmark = pytest.mark.extended
@@ -287,6 +288,37 @@ class TestListing:
         spark.sql(f"create view {project.test_schema}.wide as select '{'x' * 40_000}' as id")
         assert len(rows(project, "select id from {schema}.wide")[0][0]) == 40_000
         spark.sql(f"drop view {project.test_schema}.wide")
+
+    def test_logs_in_a_store_are_read_as_on_a_disk(self, spark: Any, tmp_path: Path) -> None:
+        folder = tmp_path / "odd, name%20 é"
+        table = f"delta.`{folder}`"
+        spark.sql(f"create table {table} (id int, batch bigint) using delta")
+        for batch in range(1, 4):
+            spark.sql(f"insert into {table} values ({batch}, {batch}), (0, {batch})")
+        stored = StoredPlace(spark, f"file:{folder}")
+        answers = [
+            (
+                delta_log.newest_commits(place, 9),
+                delta_log.newest_commits(place, 1),
+                delta_log.last_write(place, ["OPTIMIZE"]),
+                delta_log.table_bytes(place, 3),
+                delta_log.compaction_pays(place, 3),
+                delta_log.appended(place, 1, "batch", 1),
+                delta_log.first_change(place, 1),
+                sorted(file.name for file in (place / "_delta_log").iterdir()),
+                delta_log.newest_commits(place / "none", 1),
+            )
+            for place in (folder, stored)
+        ]
+        assert answers[0] == answers[1]
+        assert answers[1][5] == (3, 4, 3, 2)
+        assert (stored.name, str(stored / "x")) == (folder.name, f"file:{folder}/x")
+        assert not (stored / "none").exists()
+        with pytest.raises(OSError, match=r"none cannot be read: .*not exist"):
+            (stored / "none").read_text()
+        # Spark knows where a table is as a URI.
+        far = place_of(spark, "s3a://lake/odd%2C%20name")
+        assert isinstance(far, StoredPlace) and str(far) == "s3a://lake/odd, name"
 
     def test_broken_tables_and_temp_views(self, project: Any, warehouse: Path) -> None:
         run_dbt(["run"])

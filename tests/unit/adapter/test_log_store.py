@@ -12,7 +12,10 @@ from dbt.adapters.sparkcdc import log_store
         ("abfss://lake@account/warehouse", {}, False),
         ("/data/warehouse", {"spark.hadoop.fs.s3a.endpoint": "http://x"}, True),
         ("/data/warehouse", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, True),
-        ("s3a://lake/warehouse", {log_store.OPTION: "my.LogStore"}, False),
+        ("/data/warehouse", {"spark.jars": "/jars/hadoop-aws-3.4.2.jar"}, True),
+        ("/data/warehouse", {"spark.sql.warehouse.dir": "s3a://lake/warehouse"}, True),
+        ("s3a://lake/warehouse", {log_store.OPTIONS[0]: "my.LogStore"}, False),
+        ("s3a://lake/warehouse", {"spark.delta.logStore.class": "my.LogStore"}, False),
     ],
 )
 def test_it_is_used_where_tables_can_be_in_s3(

@@ -39,4 +39,7 @@ def test_a_second_process_is_told_and_let_in_afterwards(
 
 def test_only_the_embedded_metastore_is_held() -> None:
     assert metastore.is_embedded({"spark.ui.enabled": "true"})
+    assert metastore.is_embedded({"spark.sql.catalogImplementation": "hive"})
+    assert metastore.is_embedded({"spark.hadoop.hive.metastore.uris": ""})
     assert not metastore.is_embedded({"spark.hadoop.hive.metastore.uris": "thrift://x:1"})
+    assert not metastore.is_embedded({"spark.sql.catalogImplementation": "in-memory"})

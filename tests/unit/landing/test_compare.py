@@ -89,3 +89,15 @@ def test_the_latest_row_of_the_log_counts() -> None:
     # What a former version booked as empty may have been overlooked.
     assert seen_files([row(None, 4, None)]) == {}
     assert seen_files([row(0, 4, None)]) == {"orders/a": Seen(None, 4, "4")}
+
+
+def test_a_file_that_cannot_be_read_is_reported_until_it_can() -> None:
+    locked = File("orders/b", 10, 5, problem="the file cannot be read")
+    found = plan(locked, seen={})
+    assert found == Plan([], [(locked._replace(size=0), None, "the file cannot be read")], [])
+    reported = {"orders/b": Seen(0, 5, None, False)}
+    assert plan(locked, seen=reported) == Plan([], [], [])
+    readable = locked._replace(problem="")
+    assert plan(readable, seen=reported) == Plan([readable], [], [])
+    # It was landed, and is not looked at any more.
+    assert plan(locked, seen={"orders/b": Seen(9, 1, "B")}) == Plan([], [], [])

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dbt_spark_cdc import landing
 
@@ -85,39 +90,79 @@ def test_a_line_in_another_encoding_is_kept_apart() -> None:
     assert [problem for _, _, problem in found] == [None, "line is not valid UTF-8", None]
 
 
-@pytest.mark.parametrize(
-    "content",
+FRAGMENTS = st.sampled_from(
     [
-        LINES,
-        b"one\n\n \t\ntwo\r\n\x0b\nthree",
-        b"\x1c\n\xc2\xa0\n\x00\n",
-        b"good\n\xff\xfe\ngood\n",
-        b"\xed\xa0\x80\n",
-        b"",
-        b"\n\n",
-        b"line\n" * 25_000,
-    ],
-    ids=["sound", "blank", "odd", "latin", "surrogate", "empty", "only_blank", "many"],
-)
-@pytest.mark.parametrize("name", ["t/x.jsonl", "t/x.jsonl.gz"])
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_columns_have_the_lines_that_rows_have(content: bytes, name: str, is_cut: bool) -> None:
-    packed = gzip.compress(content) if name.endswith(".gz") else content
-    packed = packed[: len(packed) // 2] if is_cut else packed
-    batches = list(landing.file_batches(name, packed, 7))
-    assert all(batch.schema == landing.ARROW_LINES for batch in batches)
-    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-    assert found == list(landing.file_rows(name, packed, 7))
-
-
-def test_small_files_come_in_one_chunk_and_large_ones_in_several() -> None:
-    files = [b"line\n" * rows for rows in (1, 2, 25_000, 3)]
-    batches = [
-        batch
-        for number, content in enumerate(files)
-        for batch in landing.file_batches(f"t/{number}", content, 7)
+        *(b"\n", b"\n", b" ", b"\t", b"\r", b"\x0b", b"\x1c", b"\0", b"a", b"0123456789" * 3),
+        # Valid, valid only together, a separator of lines elsewhere, and half of a surrogate pair.
+        *(b"\xc3\xa9", b"\xc3", b"\xa9", b"\xe2\x80\xa8", b"\xed\xa0\x80"),
     ]
-    chunks = list(landing._in_chunks(batches))
-    assert [chunk.num_rows for chunk in chunks] == [10_003, 10_000, 5_003]
-    rows = [row for chunk in chunks for row in chunk.to_pylist()]
-    assert rows == [row for batch in batches for row in batch.to_pylist()]
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_chunks() -> Iterator[None]:
+    """So that a few lines are several chunks, and some are too long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(landing, "ROWS_A_CHUNK", 3)
+        patch.setattr(landing, "BYTES_A_CHUNK", 16)
+        patch.setattr(landing, "LINE_LIMIT", 40)
+        patch.setattr(landing, "SMALL_FILE", 12)
+        patch.setattr(landing, "BYTES_UNPACKED", 7)
+        yield
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    members=st.lists(st.lists(FRAGMENTS, max_size=30).map(b"".join), min_size=1, max_size=3),
+    is_packed=st.booleans(),
+    damage=st.sampled_from(["none", "cut", "flipped", "padded"]),
+)
+def test_columns_have_the_lines_that_rows_have(
+    members: list[bytes], is_packed: bool, damage: str
+) -> None:
+    """Files of one content after another, alone and beside others."""
+    content = b"".join(gzip.compress(part, mtime=0) if is_packed else part for part in members)
+    if damage == "cut":
+        content = content[: len(content) * 2 // 3]
+    elif damage == "padded":
+        content += b"\0" * 20
+    elif damage == "flipped" and content:
+        middle = len(content) // 2
+        content = content[:middle] + bytes([content[middle] ^ 64]) + content[middle + 1 :]
+    name = "t/x.gz" if is_packed else "t/x"
+    expected = list(landing.file_rows(name, content, 7))
+    assert tuples(landing.file_batches(name, content, 7)) == expected
+    files = [("t/a", b"one\n", 1), (name, content, 7), ("t/b", b"two\n", 2), ("t/c", b"x\n" * 9, 3)]
+    every = [row for file in files for row in landing.file_rows(*file)]
+    assert tuples(landing.files_batches(files)) == every
+
+
+def tuples(batches: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+    rows = []
+    for batch in batches:
+        assert batch.schema == landing.ARROW_LINES
+        assert batch.num_rows <= 2 * landing.ROWS_A_CHUNK
+        rows += [tuple(row.values()) for row in batch.to_pylist()]
+    return rows
+
+
+def test_a_line_that_no_row_can_hold_is_reported() -> None:
+    content = b"short\n" + b"x" * 41 + b"\nshort\n"
+    found = [row[1:5] for row in tuples(landing.file_batches("t/x", content, 7))]
+    assert found == [
+        ("short", "t/x", 1, None),
+        (None, "t/x", 2, "line is longer than 40 bytes"),
+        ("short", "t/x", 3, None),
+    ]
+
+
+def test_zeros_behind_a_member_are_no_damage() -> None:
+    packed = gzip.compress(b"a\n") + gzip.compress(b"b") + b"\0" * 512
+    assert list(landing.read_lines("x.gz", packed)) == [("a", 1, None), ("b", 2, None)]
+    [*_, last] = landing.read_lines("x.gz", packed + b"x")
+    assert last[1] == 0 and last[2] and "damaged" in last[2]
+
+
+def test_small_files_come_in_one_chunk() -> None:
+    files = [(f"t/{number}", b"line\n", 7) for number in range(8)]
+    assert [batch.num_rows for batch in landing.files_batches(files)] == [3, 3, 2]

@@ -2,8 +2,11 @@ package dbtsparkcdc;
 
 import io.delta.storage.S3SingleDriverLogStore;
 import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.util.Arrays;
@@ -25,6 +28,9 @@ import org.apache.hadoop.fs.Path;
  */
 public class S3ConditionalLogStore extends S3SingleDriverLogStore {
 
+    private static final int ATTEMPTS = 5;
+    private static final long PAUSE = 200;
+
     public S3ConditionalLogStore(Configuration conf) {
         super(conf);
     }
@@ -40,30 +46,80 @@ public class S3ConditionalLogStore extends S3SingleDriverLogStore {
         }
         byte[] commit = lines.toByteArray();
         FileSystem store = path.getFileSystem(conf);
-        try {
-            FSDataOutputStream out = (FSDataOutputStream) store.createFile(path)
-                .overwrite(false)
-                .must("fs.option.create.conditional.overwrite", true)
-                .build();
-            out.write(commit);
-            out.close();
-        } catch (IOException refused) {
-            if (!store.exists(path)) {
+        for (int attempt = 1;; attempt++) {
+            IOException refused;
+            try {
+                put(store, path, commit);
+                return;
+            } catch (IOException failure) {
+                refused = failure;
+            }
+            if (isInterrupt(refused)) {
                 throw refused;
             }
-            // The answer to this very file may have been lost, and the request repeated: then it is ours.
-            if (!Arrays.equals(commit, content(store, path))) {
+            byte[] found;
+            try {
+                found = content(store, path, commit.length);
+            } catch (IOException failure) {
+                refused.addSuppressed(failure);
+                throw refused;
+            }
+            if (found != null) {
+                // The answer to this very file may have been lost, and the request repeated: then it is ours. Each
+                // commit has an identity of its own.
+                if (Arrays.equals(commit, found)) {
+                    return;
+                }
                 throw new FileAlreadyExistsException(path.toString());
+            }
+            // S3 can also ask for another attempt, while somebody else writes the file (409).
+            if (attempt == ATTEMPTS) {
+                throw refused;
+            }
+            try {
+                Thread.sleep(PAUSE * attempt);
+            } catch (InterruptedException interrupt) {
+                Thread.currentThread().interrupt();
+                throw new InterruptedIOException(path.toString());
             }
         }
     }
 
-    private static byte[] content(FileSystem store, Path path) throws IOException {
-        InputStream in = store.open(path);
+    private static void put(FileSystem store, Path path, byte[] commit) throws IOException {
+        FSDataOutputStream out = (FSDataOutputStream) store.createFile(path)
+            .overwrite(false)
+            .must("fs.option.create.conditional.overwrite", true)
+            .build();
+        boolean isWhole = false;
         try {
-            return IOUtils.toByteArray(in);
+            out.write(commit);
+            isWhole = true;
         } finally {
-            in.close();
+            if (!isWhole) {
+                out.abort();
+            }
+        }
+        out.close();
+    }
+
+    private static boolean isInterrupt(IOException failure) {
+        return failure instanceof InterruptedIOException && !(failure instanceof SocketTimeoutException);
+    }
+
+    /** Returns what the file holds, something else where it has another length, and null where there is no file. */
+    private static byte[] content(FileSystem store, Path path, long length) throws IOException {
+        try {
+            if (store.getFileStatus(path).getLen() != length) {
+                return new byte[0];
+            }
+            InputStream in = store.open(path);
+            try {
+                return IOUtils.toByteArray(in);
+            } finally {
+                in.close();
+            }
+        } catch (FileNotFoundException none) {
+            return null;
         }
     }
 }

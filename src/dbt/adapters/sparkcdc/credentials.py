@@ -6,15 +6,16 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from dbt.adapters.contracts.connection import Credentials
 from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc import metastore as metastores
+from dbt.adapters.sparkcdc.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The scheme of one letter is a drive of Windows.
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 TOKEN = re.compile(r";token=([^;]*)")
 
 
@@ -133,10 +134,23 @@ class SparkCdcCredentials(Credentials):
             )
 
     def _check_warehouse(self) -> None:
-        parts = urlsplit(self.warehouse)
-        if parts.scheme == "file":
-            self.warehouse = url2pathname(parts.path)
-        elif parts.scheme in ("s3", "s3n"):
+        scheme, _, place = self.warehouse.partition(":")
+        authority = place.removeprefix("//").partition("/")[0]
+        if "@" in authority and (":" in authority.partition("@")[0] or scheme.startswith("s3")):
+            raise DbtRuntimeError(
+                f"The profile of type sparkcdc has a `warehouse` of scheme {scheme} with a key or "
+                "password in its address, which messages would show. Give it by the environment: "
+                "docs/object_stores.md."
+            )
+        if scheme == "file":
+            folder = local_folder(self.warehouse)
+            if folder is None:
+                raise DbtRuntimeError(
+                    f"The profile of type sparkcdc has `warehouse: {self.warehouse}`, which is on "
+                    "no disk of this machine: write the path of a folder."
+                )
+            self.warehouse = str(folder)
+        elif scheme in ("s3", "s3n") and not self.remote:
             raise DbtRuntimeError(
                 f"The profile of type sparkcdc has `warehouse: {self.warehouse}`: Spark reaches S3 "
                 f"by s3a. Write `warehouse: s3a:{self.warehouse.partition(':')[2]}`."
@@ -164,7 +178,7 @@ class SparkCdcCredentials(Credentials):
     @property
     def warehouse_folder(self) -> Path | None:
         """The warehouse on a disk of this machine; None where it is in an object store."""
-        return None if "://" in self.warehouse else Path(self.warehouse)
+        return None if ADDRESS.match(self.warehouse) else Path(self.warehouse)
 
     @property
     def metastore_folder(self) -> Path | None:

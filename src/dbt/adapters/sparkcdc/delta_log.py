@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
 
-from dbt.adapters.sparkcdc.places import Place, local_folder
+from dbt.adapters.sparkcdc.places import Place, lines_of, local_folder
 
 COMMIT = re.compile(r"(\d{20})\.json")
 # Folders of commits that a catalog holds before they are written into the log itself.
@@ -117,8 +117,7 @@ def last_write(folder: Place, maintenance: Collection[str]) -> str | None:
 
 def _commit(folder: Place, version: int) -> dict[str, Any]:
     info: dict[str, Any] = {}
-    text = (folder / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
-    for line in text.split("\n"):
+    for line in lines_of(folder / "_delta_log" / f"{version:020}.json"):
         # It is the first line of most commits; others can have many thousands.
         if line.startswith('{"commitInfo"'):
             info = json.loads(line)["commitInfo"]

@@ -6,10 +6,17 @@ import re
 from typing import Any
 
 from dbt.adapters.sparkcdc.delta_log import first_change
-from dbt.adapters.sparkcdc.places import place_of
+from dbt.adapters.sparkcdc.places import local_folder
 
 LINES_BEFORE_CARET = 4
 CAUSES_FOLLOWED = 20
+# Error conditions of Delta where another commit came first.
+CONFLICTS = (
+    "DELTA_CONCURRENT",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "DELTA_MAX_COMMIT_RETRIES_EXCEEDED",
+)
 
 # Analysis errors end with the query plan, which starts on a line of its own after a semicolon.
 _PLAN = re.compile(r";\n(?='?\w+.*(?:\n|$)).*\Z", re.DOTALL)
@@ -39,7 +46,7 @@ def changes_that_are_gone(spark: Any, sql: str) -> str | None:
             location = spark.sql(f"describe detail {table}").collect()[0]["location"]
         except Exception:  # the statement's own error says more
             continue
-        folder = place_of(spark, location)
+        folder = local_folder(location)
         first = None if folder is None else first_change(folder, int(version))
         if first is not None and first > int(version):
             return (
@@ -58,7 +65,7 @@ def is_conflict(exc: BaseException) -> bool:
     Args:
         exc: What the statement raised.
     """
-    return "DELTA_CONCURRENT" in str(exc)
+    return any(condition in str(exc) for condition in CONFLICTS)
 
 
 def message_of(exc: BaseException) -> str:

@@ -334,6 +334,16 @@ class SparkCdcAdapter(SparkAdapter):
         return commits[0]["version"] if commits else None
 
     @available.parse_none
+    def has_local_log(self, table: str) -> bool:
+        """Returns whether a table is a Delta table on a disk of this machine.
+
+        Args:
+            table: Its name in SQL.
+        """
+        folder = self._delta_folder(table)
+        return folder is not None and bool(newest_commits(folder, 1))
+
+    @available.parse_none
     def last_write(self, table: str, maintenance: list[str]) -> str | None:
         """Returns what tells the newest commit that wrote rows from every other commit.
 
@@ -748,7 +758,12 @@ class SparkCdcAdapter(SparkAdapter):
     def _compact_if_it_pays(self, table: str) -> None:
         folder, version = self._delta_place(table), self.logged_version(table)
         if folder and version is not None and compaction_pays(folder, version):
-            self.execute(f"optimize {table}")
+            try:
+                self.execute(f"optimize {table}")
+            except DbtRuntimeError as exc:
+                # Somebody else writes, or compacts: the next batch does.
+                if not is_conflict(exc):
+                    raise
 
     def _commits(self, table: str, since: int) -> list[Any]:
         """The commits of a table after a version; at least the last one."""
@@ -825,7 +840,10 @@ class SparkCdcAdapter(SparkAdapter):
         if self.config.credentials.remote:  # Delta's classes are in the server
             return None
         folder = self._delta_place(table)
-        if folder is None or not (folder / "_delta_log").exists():
+        try:
+            if folder is None or not (folder / "_delta_log").exists():
+                return None
+        except OSError:
             return None
         return self._delta_snapshot(folder)[1].metadata()
 

@@ -15,6 +15,9 @@ from dbt_common.exceptions import DbtRuntimeError
 # Artifacts that Spark ships under another name.
 SPARKS_NAMES = {"commons-logging": "jcl-over-slf4j"}
 
+# Marks what is left out, in a list of coordinates.
+WITHOUT = "without "
+
 Resolve = Callable[[str], list[Path]]
 
 
@@ -29,15 +32,20 @@ def cache_folder() -> Path:
 def packages(parameters: Mapping[str, str]) -> list[str]:
     """Returns the Maven coordinates to put on the class path: Delta's and the profile's own.
 
+    The last one names what is left out, where the profile leaves out anything.
+
     Args:
-        parameters: The profile's Spark settings; `spark.jars.packages` is read.
+        parameters: The profile's Spark settings; `spark.jars.packages` and `spark.jars.excludes`
+            are read.
     """
     asked = parameters.get("spark.jars.packages", "").split(",")
     wanted = [package.strip() for package in asked if package.strip()]
     if not any(package.startswith("io.delta:delta-spark") for package in wanted):
         spark = ".".join(version("pyspark").split(".")[:2])
         wanted.insert(0, f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}")
-    return wanted
+    # Other jars are fetched then: they have a place of their own in the cache.
+    excluded = parameters.get("spark.jars.excludes", "").replace(" ", "")
+    return [*wanted, f"{WITHOUT}{excluded}"] if excluded else wanted
 
 
 def cached_jars(wanted: list[str]) -> list[Path]:
@@ -65,7 +73,8 @@ def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
     home = _home(wanted)
     # Jars are code that later runs: nobody else may put one there.
     home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = [jar for jar in resolve(",".join(wanted)) if not _spark_has_it(jar)]
+    coordinates = ",".join(name for name in wanted if not name.startswith(WITHOUT))
+    found = [jar for jar in resolve(coordinates) if not _spark_has_it(jar)]
     if not found:
         raise DbtRuntimeError(f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}")
     fresh = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}-"))

@@ -13,7 +13,8 @@ from typing import Any
 from dbt.adapters.sparkcdc import jars
 from dbt_common.exceptions import DbtRuntimeError
 
-OPTION = "spark.delta.logStore.s3a.impl"
+# Of the scheme that Spark reaches S3 by, and of one that a profile can have it take as well.
+OPTIONS = ("spark.delta.logStore.s3a.impl", "spark.delta.logStore.s3.impl")
 CLASS = "dbtsparkcdc.S3ConditionalLogStore"
 SOURCE = Path(__file__).with_name("S3ConditionalLogStore.java")
 
@@ -25,12 +26,12 @@ def is_wanted(warehouse: str, parameters: Mapping[str, str]) -> bool:
         warehouse: Folder of the tables, or its address.
         parameters: The profile's Spark settings.
     """
-    if OPTION in parameters:
+    # Delta refuses to start with one for all schemes beside one for a scheme.
+    if any(key in OPTIONS or key.endswith("delta.logStore.class") for key in parameters):
         return False
-    return (
-        warehouse.startswith("s3a://")
-        or "hadoop-aws" in parameters.get("spark.jars.packages", "")
-        or any(key.startswith("spark.hadoop.fs.s3a.") for key in parameters)
+    return warehouse.startswith("s3a:") or any(
+        ".fs.s3" in key or "hadoop-aws" in value or "s3a://" in value
+        for key, value in parameters.items()
     )
 
 
@@ -42,8 +43,19 @@ def compiled(path: Sequence[Path], start: Callable[[], tuple[Any, Callable[[], N
         start: Starts a JVM with Spark's classes, and returns py4j's gateway to it and what ends it.
 
     Raises:
-        DbtRuntimeError: It cannot be compiled.
+        DbtRuntimeError: It cannot be compiled, or the cache not be written.
     """
+    try:
+        return _compiled(path, start)
+    except OSError as exc:
+        raise DbtRuntimeError(
+            f"{exc.filename} cannot be written, and the log store for S3 has to be compiled: "
+            f"{exc.strerror}. Let this user write the cache, or run `python -m "
+            "dbt.adapters.sparkcdc.prepare` with the packages of the profile where it can be."
+        ) from exc
+
+
+def _compiled(path: Sequence[Path], start: Callable[[], tuple[Any, Callable[[], None]]]) -> Path:
     import pyspark
 
     base = [*(Path(pyspark.__file__).parent / "jars").glob("*.jar"), *path]
@@ -90,5 +102,5 @@ def _compile(gateway: Any, path: Sequence[Path], target: Path) -> None:
         raise DbtRuntimeError(
             f"The log store for S3, {SOURCE.name}, cannot be compiled: {exc}\nDelta's own is safe "
             f"where one process commits: name it in the profile's `server_side_parameters`, "
-            f"`{OPTION}: io.delta.storage.S3SingleDriverLogStore`."
+            f"`{OPTIONS[0]}: io.delta.storage.S3SingleDriverLogStore`."
         ) from exc

@@ -22,7 +22,6 @@ IN_WAREHOUSE = ".metastore"
 OTHER_METASTORES = (
     "spark.hadoop.javax.jdo.option.ConnectionURL",
     "spark.hadoop.hive.metastore.uris",
-    "spark.sql.catalogImplementation",
 )
 
 
@@ -32,7 +31,9 @@ def is_embedded(parameters: Mapping[str, str]) -> bool:
     Args:
         parameters: The profile's Spark settings.
     """
-    return not any(key in parameters for key in OTHER_METASTORES)
+    if parameters.get("spark.sql.catalogImplementation", "hive") != "hive":
+        return False
+    return not any(parameters.get(key) for key in OTHER_METASTORES)
 
 
 def hold(folder: Path, wait: float = WAIT_SECONDS) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -38,9 +39,27 @@ def place_of(spark: Any, location: str) -> Place | None:
         None where only a server reaches them.
     """
     found = local_folder(location)
-    if found is None and location and hasattr(spark, "_jsparkSession"):
-        return StoredPlace(spark, location)
+    if found is None and ":" in location and hasattr(spark, "_jsparkSession"):
+        # Spark encodes the address as a URI, and file systems take it as it is read.
+        path = getattr(spark._jvm, PATH)(spark._jvm.java.net.URI(location))
+        return StoredPlace(spark, str(path.toString()))
     return found
+
+
+def lines_of(file: Place) -> Iterator[str]:
+    """Reads a file no further than its lines are wanted.
+
+    Args:
+        file: The file.
+
+    Raises:
+        OSError: There is no such file, or it cannot be read.
+    """
+    if isinstance(file, StoredPlace):
+        yield from file.lines()
+    elif isinstance(file, Path):
+        with file.open(encoding="utf-8") as lines:
+            yield from lines
 
 
 class Place(Protocol):
@@ -74,7 +93,7 @@ class StoredPlace:
 
         Args:
             spark: A session that runs inside this process.
-            address: A URI, such as `s3a://bucket/warehouse/shop.db/orders`.
+            address: As Hadoop writes a path, such as `s3a://bucket/warehouse/shop.db/orders`.
         """
         self._spark, self._address = spark, address.rstrip("/")
 
@@ -96,7 +115,7 @@ class StoredPlace:
     @property
     def name(self) -> str:
         """The last part of its path."""
-        return urlsplit(self._address).path.rpartition("/")[2]
+        return self._address.rpartition("/")[2]
 
     def iterdir(self) -> list[StoredPlace]:
         """Returns what is in the folder.
@@ -113,7 +132,8 @@ class StoredPlace:
             found = java.util.Arrays.copyOf(found, len(found), statuses)
             return str(java.util.Arrays.toString(self._class(FILE_UTIL).stat2Paths(found)))
 
-        listed = str(self._ask(names))[1:-1].split(", ")
+        scheme = self._address.partition(":")[0]
+        listed = re.split(rf", (?={re.escape(scheme)}:)", str(self._ask(names))[1:-1])
         return [self / path.rpartition("/")[2] for path in listed if path]
 
     def exists(self) -> bool:
@@ -143,6 +163,21 @@ class StoredPlace:
 
         return str(self._ask(read))
 
+    def lines(self) -> Iterator[str]:
+        """Reads the lines of the file, which is closed where no more of them are wanted.
+
+        Raises:
+            OSError: There is no such file, or it cannot be read.
+        """
+        java = self._spark._jvm.java
+        stream = self._ask(lambda files, path: files.open(path))
+        try:
+            reader = java.io.BufferedReader(java.io.InputStreamReader(stream, "UTF-8"))
+            while (line := self._ask(lambda files, path: reader.readLine())) is not None:
+                yield str(line)
+        finally:
+            stream.close()
+
     def _ask(self, question: Any) -> Any:
         from py4j.protocol import Py4JError
 
@@ -151,7 +186,9 @@ class StoredPlace:
             conf = self._spark._jsparkSession.sessionState().newHadoopConf()
             return question(path.getFileSystem(conf), path)
         except (Py4JError, _spark_error()) as exc:
-            raise OSError(f"{self._address} cannot be read") from exc
+            from dbt.adapters.sparkcdc.errors import message_of  # it needs this module
+
+            raise OSError(f"{self._address} cannot be read: {message_of(exc)}") from exc
 
     def _class(self, name: str) -> Any:
         return getattr(self._spark._jvm, name)

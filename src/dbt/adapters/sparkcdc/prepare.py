@@ -35,9 +35,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="writes the jar with the log store for S3, for servers that share its tables",
     )
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="GROUP:ARTIFACT",
+        help="what these packages need and nobody uses, as in spark.jars.excludes",
+    )
     options = parser.parse_args(arguments)
-    extra = ",".join(options.packages)
-    parameters = {"spark.jars.packages": extra} if extra else {}
+    parameters = {
+        "spark.jars.packages": ",".join(options.packages),
+        "spark.jars.excludes": ",".join(options.exclude),
+    }
+    parameters = {name: value for name, value in parameters.items() if value}
     try:
         prepare(parameters)
         if options.log_store:
@@ -64,6 +74,8 @@ def prepare(parameters: dict[str, str]) -> None:
     if not jars.cached_jars(wanted):
         print(f"Fetching the jars of {', '.join(wanted)}", flush=True)
         jars.fetch_jars(wanted, lambda packages: session.resolve(packages, parameters, log))
+    if log_store.is_wanted("", parameters):
+        log_store.compiled(jars.cached_jars(wanted), lambda: session.compiler(log))
 
 
 def write_log_store(parameters: dict[str, str], file: Path) -> None:

@@ -45,6 +45,7 @@ class Root:
     holder: int | None
     classes: Path
     warehouse: str
+    metastore: Path | None
     parameters: dict[str, str]
     local: Path | None
 
@@ -186,7 +187,7 @@ def resolve(wanted: str, parameters: dict[str, str], log: Path) -> list[Path]:
     except DbtRuntimeError as exc:
         raise DbtRuntimeError(
             f"The jars of {wanted} are not in the cache and could not be fetched. "
-            f"{jars.way_out(wanted.split(','))} What the resolver said is in {log}."
+            f"{jars.way_out(jars.packages(parameters))} What the resolver said is in {log}."
         ) from exc
     try:
         listed = gateway.jvm.System.getProperty("spark.jars") or ""
@@ -206,10 +207,17 @@ def _local_root(creds: SparkCdcCredentials, record: bool = False, brief: bool = 
             _root = _start(creds, record, brief)
         elif ended := end_of_java(creds):
             raise DbtRuntimeError(ended)
-        elif _root.warehouse != creds.warehouse:
+        elif (_root.warehouse, _root.metastore) != (creds.warehouse, creds.metastore_folder):
+            held, wanted = (
+                f"{warehouse} with the metastore {folder or 'of the profile'}"
+                for warehouse, folder in (
+                    (_root.warehouse, _root.metastore),
+                    (creds.warehouse, creds.metastore_folder),
+                )
+            )
             raise DbtRuntimeError(
-                f"This process already runs Spark on the warehouse {_root.warehouse}, and can "
-                f"hold no other: run dbt for {creds.warehouse} in a process of its own."
+                f"This process already runs Spark on the warehouse {held}, and can hold no other: "
+                f"run dbt for {wanted} in a process of its own."
             )
         return _root
 
@@ -242,7 +250,7 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     )
     if log_store.is_wanted(creds.warehouse, parameters):
         found = [*found, log_store.compiled(found, lambda: compiler(log))]
-        parameters[log_store.OPTION] = log_store.CLASS
+        parameters |= dict.fromkeys(log_store.OPTIONS, log_store.CLASS)
     spark_home = Path(os.environ.setdefault("SPARK_HOME", str(archive.spark_home())))
     classes = archive.archive_file(java, spark_home, found)
     conf = launch_settings(
@@ -270,7 +278,7 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
         if local is not None:
             shutil.rmtree(local, ignore_errors=True)
         raise
-    return Root(spark, process, holder, classes, creds.warehouse, parameters, local)
+    return Root(spark, process, holder, classes, creds.warehouse, embedded, parameters, local)
 
 
 def _launch(
