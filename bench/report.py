@@ -101,7 +101,9 @@ def _page(
     lines += ["", "## Ratios", "", *_ratios(seconds)]
     lines += ["", *_flatness(seconds), *_files(details)]
     lines += [*_erasures(details), *_latencies(details), *_landing(details)]
-    lines += ["", "## SQL statements of a batch", "", *_statements(details)]
+    head, rule, *statements = _statements(details)
+    if statements:
+        lines += ["", "## SQL statements of a batch", "", head, rule, *statements]
     if plain.keys() != seconds.keys():
         lines += ["", "## Decoding", "", *_decoding(details, seconds, metadata["cores"])]
     return "\n".join(lines) + "\n"

@@ -111,9 +111,8 @@ def _settings(folder: Folder, options: Options) -> dict[str, str]:
         jars=found,
         java_options=JAVA,
     )
-    # The metastore is in hive-site.xml, and each server has its own memory.
-    for name in ("spark.hadoop.javax.jdo.option.ConnectionURL", "spark.driver.memory"):
-        del settings[name]
+    # Each server has its own. The metastore is in hive-site.xml.
+    del settings["spark.driver.memory"]
     settings["spark.hadoop.hive.exec.scratchdir"] = str(folder.local / "hive")
     return settings
 
