@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-# Classes of Hadoop and of Commons IO, which Spark has.
+# Classes of Hadoop and of Apache Commons, which Spark has.
 PATH = "org.apache.hadoop.fs.Path"
-FILE_UTIL = "org.apache.hadoop.fs.FileUtil"
-FILE_STATUSES = "[Lorg.apache.hadoop.fs.FileStatus;"
+ARRAYS = "org.apache.commons.lang3.ArrayUtils"
 IO_UTILS = "org.apache.commons.io.IOUtils"
+# How Hadoop writes the status of a file.
+STATUS = re.compile(r"\{path=(.*?); isDirectory=")
 
 
 def local_folder(location: str) -> Path | None:
@@ -124,17 +125,12 @@ class StoredPlace:
             OSError: There is no such folder, or it cannot be listed.
         """
 
-        def names(files: Any, path: Any) -> str:
-            java, found = self._spark._jvm.java, files.listStatus(path)
-            # py4j takes an array of a subclass for no array of the class. One call gives all names:
-            # a call for each would take long.
-            statuses = java.lang.Class.forName(FILE_STATUSES)
-            found = java.util.Arrays.copyOf(found, len(found), statuses)
-            return str(java.util.Arrays.toString(self._class(FILE_UTIL).stat2Paths(found)))
+        def listed(files: Any, path: Any) -> str:
+            # All of them in one call: a call for each would take long.
+            return str(self._class(ARRAYS).toString(files.listStatus(path)))
 
-        scheme = self._address.partition(":")[0]
-        listed = re.split(rf", (?={re.escape(scheme)}:)", str(self._ask(names))[1:-1])
-        return [self / path.rpartition("/")[2] for path in listed if path]
+        paths = STATUS.findall(str(self._ask(listed)))
+        return [self / path.rpartition("/")[2] for path in paths]
 
     def exists(self) -> bool:
         """Returns whether it is there.
