@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pyspark
-from dbt.adapters.sparkcdc import jars, private
+from dbt.adapters.sparkcdc import private, storage
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
 from dbt.adapters.sparkcdc.settings import LONG_RUN, launch_settings
@@ -43,14 +43,12 @@ OVERHEAD = "384m"
 
 
 def packages() -> list[Path]:
-    """Returns Delta's jars and PostgreSQL's driver, which are downloaded where they are missing.
+    """Returns Delta's jars, PostgreSQL's driver and the adapter's classes, fetched or compiled.
 
     Raises:
         Problem: The driver is not the one that it has to be.
     """
-    parameters = {"spark.jars.packages": DRIVER}
-    prepare(parameters)
-    found = jars.cached_jars(jars.packages(parameters))
+    found = prepare({"spark.jars.packages": DRIVER})
     driver = next(jar for jar in found if "postgresql-" in jar.name)
     if hashlib.sha256(driver.read_bytes()).hexdigest() != DRIVER_SHA256:
         raise Problem(
@@ -86,6 +84,8 @@ def _settings(folder: Folder, options: Options) -> dict[str, str]:
             # Without it Spark authenticates by an older protocol.
             "spark.network.crypto.enabled": "true",
             "spark.executor.extraClassPath": path,
+            # The servers, and whatever else commits to the warehouse, are processes of their own.
+            storage.LOCAL_LOG_STORE: storage.SETTINGS[storage.LOCAL_LOG_STORE],
             "spark.executor.cores": "1",
             "spark.executor.memory": options.executor_memory,
             "spark.executor.extraJavaOptions": " ".join([*JAVA, "-Duser.timezone=UTC"]),

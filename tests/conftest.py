@@ -22,12 +22,6 @@ SMALL = {
     "spark.sql.adaptive.enabled": False,
 }
 
-# A process of the tests has its warehouse for itself and throws it away: its commits need not be
-# safe from another process's, nor outlive a power cut. By default each starts a dozen programs,
-# `chmod` and `readlink`.
-LIGHT_COMMITS = {
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
-}
 JAVA_OPTIONS = (
     "-XX:+UseParallelGC",
     "-Dderby.system.durability=test",
@@ -100,7 +94,6 @@ def credentials(warehouse: Path, iceberg: Path, avro: Path) -> SparkCdcCredentia
             # Each process of the tests has a Java of its own.
             "spark.driver.memory": "4g",
             "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
-            **LIGHT_COMMITS,
             "spark.jars": f"{iceberg},{avro}",
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc.submit import ARGUMENTS, as_properties, submitted
+from dbt.adapters.sparkcdc.submit import ARGUMENTS, as_properties, given, submitted
 
 
 def test_settings_are_in_a_file_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +38,21 @@ def test_the_users_own_arguments_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_file_of_properties_takes_for_its_own_is_escaped() -> None:
     assert as_properties({"a.b": "x y", "c": "=:#\\\n"}) == "a.b x\\ y\nc \\=\\:\\#\\\\\\n\n"
+
+
+def test_settings_from_elsewhere_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a comment\n\nspark.a   one two\n  spark.b=three\nspark.c : four\nspark.d\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.a=five -c 'spark.e=six seven' shell")
+    assert given(tmp_path / "no such folder") == {
+        "spark.a": "five",
+        "spark.b": "three",
+        "spark.c": "four",
+        "spark.d": "",
+        "spark.e": "six seven",
+    }
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    assert given(tmp_path) == {}

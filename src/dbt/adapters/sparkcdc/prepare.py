@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dbt.adapters.sparkcdc import jars, log_store, session
+from dbt.adapters.sparkcdc import jars, session, storage
 from dbt.adapters.sparkcdc.java import find_java
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--log-store",
         type=Path,
         metavar="FILE",
-        help="writes the jar with the log store for S3, for servers that share its tables",
+        help="writes the jar with the adapter's log stores, for servers that share its tables",
     )
     parser.add_argument(
         "--exclude",
@@ -49,20 +49,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     parameters = {name: value for name, value in parameters.items() if value}
     try:
-        prepare(parameters)
         if options.log_store:
             write_log_store(parameters, options.log_store)
+        else:
+            prepare(parameters)
     except DbtRuntimeError as exc:
         print(exc.msg, file=sys.stderr)
         return 1
     return 0
 
 
-def prepare(parameters: dict[str, str]) -> None:
+def prepare(parameters: dict[str, str]) -> list[Path]:
     """Makes the cache complete for these Spark settings.
 
     Args:
         parameters: Spark settings as in a profile.
+
+    Returns:
+        The jars that Spark needs beside its own.
 
     Raises:
         DbtRuntimeError: There is no Java, or the jars cannot be had.
@@ -74,27 +78,27 @@ def prepare(parameters: dict[str, str]) -> None:
     if not jars.cached_jars(wanted):
         print(f"Fetching the jars of {', '.join(wanted)}", flush=True)
         jars.fetch_jars(wanted, lambda packages: session.resolve(packages, parameters, log))
-    if log_store.is_wanted("", parameters):
-        log_store.compiled(jars.cached_jars(wanted), lambda: session.compiler(log))
+    found = jars.cached_jars(wanted)
+    return [*found, storage.compiled(found, lambda: session.compiler(log))]
 
 
 def write_log_store(parameters: dict[str, str], file: Path) -> None:
-    """Writes the jar with the log store for S3.
+    """Writes the jar with the log stores.
 
     Args:
-        parameters: Spark settings as in a profile, whose jars are in the cache.
+        parameters: Spark settings as in a profile.
         file: The file, which is replaced.
 
     Raises:
         DbtRuntimeError: It cannot be compiled, or not be written.
     """
-    log = jars.cache_folder() / "prepare.log"
-    found = jars.cached_jars(jars.packages(parameters))
+    jar = prepare(parameters)[-1]
     try:
-        shutil.copyfile(log_store.compiled(found, lambda: session.compiler(log)), file)
+        shutil.copyfile(jar, file)
     except OSError as exc:
         raise DbtRuntimeError(f"{file} cannot be written: {exc.strerror}.") from exc
-    print(f"{file} has {log_store.CLASS}", flush=True)
+    stores = {value for value in storage.SETTINGS.values() if value.endswith("LogStore")}
+    print(f"{file} has {' and '.join(sorted(stores))}", flush=True)
 
 
 if __name__ == "__main__":

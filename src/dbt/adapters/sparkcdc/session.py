@@ -12,18 +12,19 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbt.adapters.sparkcdc import archive, jars, log_store, metastore, private, remote
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.sparkcdc import archive, jars, metastore, private, remote, storage
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.settings import BRIEF_RUN, LONG_RUN, launch_settings
-from dbt.adapters.sparkcdc.submit import submitted
+from dbt.adapters.sparkcdc.submit import given, submitted
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Root:
 
 
 _lock = threading.RLock()
+_logger = AdapterLogger("sparkcdc")
 _root: Root | None = None
 _failure: DbtRuntimeError | None = None
 _remote: set[SparkSession] = set()
@@ -248,10 +250,11 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     found = jars.cached_jars(wanted) or jars.fetch_jars(
         wanted, lambda packages: resolve(packages, parameters, log)
     )
-    if log_store.is_wanted(creds.warehouse, parameters):
-        found = [*found, log_store.compiled(found, lambda: compiler(log))]
-        parameters |= dict.fromkeys(log_store.OPTIONS, log_store.CLASS)
     spark_home = Path(os.environ.setdefault("SPARK_HOME", str(archive.spark_home())))
+    added = storage.settings(creds.warehouse, given(spark_home) | parameters)
+    if added and (classes_jar := _storage_jar(added, found, log)):
+        found = [*found, classes_jar]
+        parameters |= added
     classes = archive.archive_file(java, spark_home, found)
     conf = launch_settings(
         {key: value for key, value in parameters.items() if key != "spark.jars.packages"},
@@ -279,6 +282,20 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
             shutil.rmtree(local, ignore_errors=True)
         raise
     return Root(spark, process, holder, classes, creds.warehouse, embedded, parameters, local)
+
+
+def _storage_jar(added: Mapping[str, str], found: Sequence[Path], log: Path) -> Path | None:
+    """The jar of the adapter's classes; None where there can be none and Delta's own will do."""
+    try:
+        return storage.compiled(found, lambda: compiler(log))
+    except DbtRuntimeError as exc:
+        if added.keys() & {*storage.S3_LOG_STORES}:
+            raise
+        _logger.warning(
+            f"{exc.msg}\nUntil then this process commits as Delta does by itself, which is slower, "
+            "and safe only while no other process writes the same table."
+        )
+        return None
 
 
 def _launch(

@@ -89,6 +89,9 @@ def launch_settings(
         "spark.databricks.delta.autoCompact.enabled": "false",
         # Names are mapped to columns, and types only widen: older changes read as the table is now.
         f"{CHANGE_FEED}.unsafeBatchReadOnIncompatibleSchemaChanges.enabled": "true",
+        # Each column of a DataFrame would keep where it was made, a stack of Java's. Delta makes
+        # hundreds with each statement.
+        "spark.sql.dataFrameQueryContext.enabled": "false",
         # Lists are aggregated in a hash table, and beyond 128 groups by sorting, twice. Our rows
         # come sorted already.
         "spark.sql.execution.useObjectHashAggregateExec": "false",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -36,6 +39,27 @@ def submitted(settings: Mapping[str, str]) -> Iterator[Path]:
         # Never removed: dbt reads the whole environment in other threads meanwhile, and a variable
         # that vanishes under `os.environ.items()` is a KeyError there.
         os.environ[ARGUMENTS] = before
+
+
+def given(spark_home: Path) -> dict[str, str]:
+    """Returns the settings that Spark gets from its `conf` folder and from pyspark's variable.
+
+    Args:
+        spark_home: Where Spark is.
+    """
+    found: dict[str, str] = {}
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf")
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in (folder / "spark-defaults.conf").read_text(encoding="utf-8").splitlines():
+            if line.strip() and line.strip()[0] not in "#!":
+                name, *rest = re.split(r"\s*[=:]\s*|\s+", line.strip(), maxsplit=1)
+                found[name] = rest[0] if rest else ""
+    arguments = shlex.split(os.environ.get(ARGUMENTS) or "")
+    for option, value in itertools.pairwise(arguments):
+        if option in ("--conf", "-c") and "=" in value:
+            name, _, text = value.partition("=")
+            found[name] = text
+    return found
 
 
 def as_properties(settings: Mapping[str, str]) -> str:
