@@ -179,7 +179,7 @@
 
 {#- What a final table is made of: its history's version, the history itself and its columns. -#}
 {% macro _seen_history(history) -%}
-    {%- set types = cdc._column_types("select * from " ~ history) -%}
+    {%- set types = cdc._table_types(history) -%}
     {{ return({
         "types": types,
         "position": {

@@ -41,7 +41,7 @@
     {%- set run = cdc._run_of_batch(
         spec, window, facts, cdc._change_facts(changes, "_current_op"), cdc._rejected_events(spec, window, facts)
     ) -%}
-    {%- set names = cdc._column_types("select * from " ~ spec.relation).keys() | list -%}
+    {%- set names = cdc._table_types(spec.relation).keys() | list -%}
     {%- set outcome = cdc._write_current(spec, node, changes, {
         "version": checkpoint.at,
         "names": names,

@@ -168,7 +168,7 @@
 {#- The columns of a raw table, asked once in a run, as long as nothing is committed to it. For the embedded Spark's adapter. -#}
 {% macro _raw_types(relation) -%}
     {%- set name = [invocation_id, "types", relation, cdc._last_commit(relation)] | string -%}
-    {{ return(adapter.once(name, cdc._column_types, "select * from " ~ relation) | string) }}
+    {{ return(adapter.once(name, cdc._table_types, relation) | string) }}
 {%- endmacro %}
 
 

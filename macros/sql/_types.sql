@@ -4,7 +4,23 @@
     Name to type of the columns of a table, or of a query.
 -#}
 {% macro _column_types(of) -%}
-    {{ return(adapter.dispatch("column_types", "cdc")(of if of is string else "select * from " ~ of)) }}
+    {{ return(adapter.dispatch("column_types", "cdc")(of) if of is string else cdc._table_types(of)) }}
+{%- endmacro %}
+
+
+{#- Name to type of the columns of a table. -#}
+{% macro _table_types(table) -%}
+    {{ return(adapter.dispatch("table_types", "cdc")(table | string)) }}
+{%- endmacro %}
+
+
+{% macro default__table_types(table) -%}
+    {{ return(adapter.dispatch("column_types", "cdc")("select * from " ~ table)) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__table_types(table) -%}
+    {{ return(adapter.table_types(table)) }}
 {%- endmacro %}
 
 

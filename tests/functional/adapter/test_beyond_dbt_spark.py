@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,21 @@ class TestStatements:
         assert typed in output
 
 
+def _counted(adapter: Any, asked: list[str]) -> Callable[..., Any]:
+    """Asks the catalog as the adapter does, and notes each time that it has to."""
+    ask = adapter.connections.known.ask
+
+    def counted(question: tuple[str, ...], find: Callable[[], Any]) -> Any:
+        def found() -> Any:
+            if question[0] == "catalog":
+                asked.append(question[-1])
+            return find()
+
+        return ask(question, found)
+
+    return counted
+
+
 class TestListing:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
@@ -268,6 +284,52 @@ class TestListing:
             assert asked(relation) == asked(relation)
             project.adapter.execute(f"alter table {relation} add column name string")
             assert [c.name for c in asked(relation)] == ["id", "name"]
+
+    def test_the_columns_of_a_table_are_those_that_spark_reads(self, project: Any) -> None:
+        schema = project.test_schema
+        for statement in (
+            f"""create table {schema}.kinds (
+                `a b` int not null comment 'c', text varchar(9), code char(2), price decimal(9, 2),
+                at timestamp, noon timestamp_ntz, any variant, day date,
+                deep struct<Names: array<struct<n: varchar(3)>>, m: map<string, bigint>>
+            ) using delta partitioned by (day)""",
+            f"alter table {schema}.kinds set tblproperties ('delta.columnMapping.mode' = 'name')",
+            f"alter table {schema}.kinds rename column price to Price",
+            f"alter table {schema}.kinds add columns (later binary after text)",
+            f"create table {schema}.plain (id int, name string) using parquet",
+            f"create view {schema}.seen as select code, deep.m from {schema}.kinds",
+        ):
+            with project.adapter.connection_named("kinds"):
+                project.adapter.execute(statement)
+        adapter = project.adapter
+        for name in ("kinds", "plain", "seen"):
+            with adapter.connection_named("kinds"), pytest.MonkeyPatch.context() as patch:
+                table = f"{schema}.{name}"
+                expected = adapter.query_types(f"select * from {table}")
+                adapter.connections.known.forget()
+                if name == "kinds":
+                    patch.delattr(type(adapter), "_query_types")  # the log has them
+                types = adapter.table_types(table)
+                assert list(types.items()) == list(expected.items())
+        assert len(types) == 2
+
+    def test_what_the_listing_says_holds_until_a_statement_runs(self, project: Any) -> None:
+        adapter, schema = project.adapter, project.test_schema
+        with adapter.connection_named("views"):
+            adapter.execute(f"create view {schema}.listed tblproperties ('a' = '1') as select 1")
+            adapter.list_relations_without_caching(adapter.Relation.create(schema=schema))
+            asked: list[str] = []
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(adapter.connections.known, "ask", _counted(adapter, asked))
+                assert adapter.view_property(f"{schema}.listed", "a") == "1"
+                assert adapter.view_property(f"`{schema}`.`listed`", "a") == "1"
+                assert adapter.view_text(f"{schema}.listed") == "select 1"
+                assert asked == []
+                adapter.execute(
+                    f"create or replace view {schema}.listed tblproperties ('a' = '2') as select 1"
+                )
+                assert adapter.view_property(f"{schema}.listed", "a") == "2"
+                assert len(asked) == 1
 
     def test_views_of_any_length(self, project: Any, spark: Any, warehouse: Path) -> None:
         run_dbt(["run"])

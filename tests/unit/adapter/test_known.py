@@ -41,3 +41,13 @@ def test_what_cannot_be_told_is_asked_again() -> None:
         with pytest.raises(OSError):
             known.ask("q", fail)
     assert known.ask("q", lambda: 1) == 1
+
+
+def test_answers_that_are_found_at_once_hold_until_a_statement_runs() -> None:
+    known = Known()
+    note = known.notes()
+    note(("table", "t"), "listed")
+    assert known.ask(("table", "t"), lambda: "asked") == "listed"
+    known.forget()
+    note(("table", "t"), "listed before the statement")
+    assert known.ask(("table", "t"), lambda: "asked") == "asked"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -84,6 +85,8 @@ NO_RETENTION = {"spark.databricks.delta.retentionDurationCheck.enabled": "false"
 # Settings that Delta changes in a session which it writes in.
 SET_BY_DELTA = "spark.sql.parquet.fieldId."
 SEPARATOR = "\x1e"
+# A table of the session's own catalog, as relations are rendered.
+PLAIN_NAME = re.compile(r"`?([^`.]+)`?\.`?([^`.]+)`?")
 
 
 @dataclass
@@ -601,6 +604,36 @@ class SparkCdcAdapter(SparkAdapter):
         """
         return dict(self.connections.known.ask(("types", sql), lambda: self._query_types(sql)))
 
+    @available.parse_none
+    def table_types(self, table: str) -> dict[str, str]:
+        """Returns the columns of a table with their types as SQL writes them.
+
+        Args:
+            table: Its name in SQL.
+        """
+        return dict(
+            self.connections.known.ask(("columns", table), lambda: self._table_types(table))
+        )
+
+    def _table_types(self, table: str) -> dict[str, str]:
+        from pyspark.sql.types import StructType
+
+        # Spark would look the table up in its catalog, and plan to read it.
+        with self.connections.exception_handler(table):
+            metadata = self._delta_metadata(table) if self._is_delta(table) else None
+            schema = None if metadata is None else metadata.schemaString()
+        if schema is None:
+            return self.query_types(f"select * from {table}")
+        fields = StructType.fromJson(json.loads(schema)).fields
+        return {field.name: types.text_of(field.dataType) for field in fields}
+
+    def _is_delta(self, table: str) -> bool:
+        """Whether the catalog says so now: a name can have become that of another table."""
+        if self.config.credentials.remote:
+            return False
+        where = self.connections.known.ask(("location", table), lambda: self._delta_location(table))
+        return where is not None
+
     def _query_types(self, sql: str) -> dict[str, str]:
         spark = self.connections.get_thread_connection().handle.spark
         with self.connections.exception_handler(sql):
@@ -629,7 +662,7 @@ class SparkCdcAdapter(SparkAdapter):
             `types`: the table's columns, name to type. `problems`: why nothing was changed.
         """
         name = str(table)
-        known = self.query_types(f"select * from {name}")
+        known = self.table_types(name)
         if self.is_iceberg(name):
             own = {column: iceberg.type_in_table(kind) for column, kind in columns.items()}
             found = types.evolution(known, own, images, renames, iceberg.is_wider)
@@ -640,11 +673,11 @@ class SparkCdcAdapter(SparkAdapter):
         if self.is_iceberg(name):
             for statement in types.plain_statements(name, found.changes):
                 self.execute(statement)
-            return {"types": self.query_types(f"select * from {name}"), "problems": []}
+            return {"types": self.table_types(name), "problems": []}
         mode = (self.table_properties(name) or {}).get("delta.columnMapping.mode", "none")
         for statement in types.statements(name, found.changes, is_mapped=mode != "none"):
             self.execute(statement)
-        return {"types": self.query_types(f"select * from {name}"), "problems": []}
+        return {"types": self.table_types(name), "problems": []}
 
     @available.parse_none
     def write_changes(
@@ -1284,11 +1317,21 @@ class SparkCdcAdapter(SparkAdapter):
         spark = self.connections.get_thread_connection().handle.spark
         if not hasattr(spark, "_jsparkSession"):
             return None
-        state = spark._jsparkSession.sessionState()
-        try:
-            return state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(name))
-        except PySparkException:  # none of this name, or in another catalog
-            return None
+
+        def find() -> Any:
+            state = spark._jsparkSession.sessionState()
+            try:
+                return state.catalog().getTableMetadata(
+                    state.sqlParser().parseTableIdentifier(name)
+                )
+            except PySparkException:  # none of this name, or in another catalog
+                return None
+
+        # Sessions of several nodes ask; without a schema, a name is the session's own.
+        if (parts := PLAIN_NAME.fullmatch(name)) is None:
+            return find()
+        schema, identifier = (part.lower() for part in parts.groups())
+        return self.connections.known.ask(("catalog", schema, identifier), find)
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[SparkColumn]:
         # A materialization asks for the same columns up to six times in a row.
@@ -1302,6 +1345,10 @@ class SparkCdcAdapter(SparkAdapter):
         spark = self.connections.get_thread_connection().handle.spark
         schema = schema_relation.schema or ""
         if hasattr(spark, "_jsparkSession") and "." not in schema:
+            note = self.connections.known.notes()
+            listed = list_tables(spark, schema)
+            for table in listed:
+                note(("catalog", schema.lower(), table.name.lower()), table.java)
             return [
                 self.Relation.create(
                     schema=schema,
@@ -1311,7 +1358,7 @@ class SparkCdcAdapter(SparkAdapter):
                     is_iceberg=table.provider == "iceberg",
                     is_hudi=table.provider == "hudi",
                 )
-                for table in list_tables(spark, schema)
+                for table in listed
             ]
         # `schema: catalog.namespace` addresses another catalog; Spark answers with the namespace.
         found = super().list_relations_without_caching(schema_relation)

@@ -31,6 +31,13 @@ class Known:
             answers[question] = find()
         return answers[question]  # type: ignore[return-value]
 
+    def notes(self) -> Callable[[Hashable, object], None]:
+        """Returns what notes answers, of which several are found at once, until the next statement.
+
+        It is to be asked for before they are found: what is noted after a statement counts no more.
+        """
+        return self._answers.__setitem__
+
     def forget(self) -> None:
         """Lets go of all answers: to be called after everything that may change one."""
         self._answers = {}

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 
 class Listed(NamedTuple):
-    """A table or view: its name, whether it is a view, and the format of a table."""
+    """A table or view: its name, whether it is a view, the format of a table, and what Java has."""
 
     name: str
     is_view: bool
     provider: str
+    java: Any
 
 
 def list_tables(spark: SparkSession, schema: str) -> list[Listed]:
@@ -43,7 +44,12 @@ def list_tables(spark: SparkSession, schema: str) -> list[Listed]:
     except Py4JJavaError as exc:
         raise DbtRuntimeError(f"Schema {schema} cannot be listed: {exc.java_exception}") from exc
     return [
-        Listed(table.identifier().table(), table.tableType().name() == "VIEW", provider_of(table))
+        Listed(
+            table.identifier().table(),
+            table.tableType().name() == "VIEW",
+            provider_of(table),
+            table,
+        )
         for table in tables
     ]
 

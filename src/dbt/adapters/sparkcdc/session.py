@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
-from dbt.adapters.sparkcdc import archive, jars, metastore, private, remote, storage
+from dbt.adapters.sparkcdc import answers, archive, jars, metastore, private, remote, storage
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
@@ -352,11 +352,13 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
             options["pass_fds"] = tuple(inherited)  # type: ignore[assignment]
         try:
             with submitted(conf):
-                return launch_gateway(None, options)
+                gateway = launch_gateway(None, options)
         except PySparkRuntimeError as exc:
             said = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
             last = "\n".join(said[-LOG_LINES_SHOWN:])
             raise DbtRuntimeError(f"Java did not start:\n{last}\nMore is in {log}.") from exc
+    answers.hasten(gateway)
+    return gateway
 
 
 def compiler(log: Path) -> tuple[Any, Callable[[], None]]:

@@ -163,3 +163,9 @@
     {%- for title, sql in model.statements -%}{%- do texts.append("-- " ~ title ~ "\n" ~ (sql | trim) ~ ";") -%}{%- endfor -%}
     {{ return(texts | join("\n\n")) }}
 {%- endmacro %}
+
+
+{#- Types of a table, by the declaration as well. -#}
+{% macro default__table_types(table) -%}
+    {{ return(default__column_types("select * from " ~ table)) }}
+{%- endmacro %}
