@@ -292,9 +292,9 @@ class TestListing:
                 `a b` int not null comment 'c', text varchar(9), code char(2), price decimal(9, 2),
                 at timestamp, noon timestamp_ntz, any variant, day date,
                 deep struct<Names: array<struct<n: varchar(3)>>, m: map<string, bigint>>
-            ) using delta partitioned by (day)""",
-            f"alter table {schema}.kinds set tblproperties ('delta.columnMapping.mode' = 'name')",
-            f"alter table {schema}.kinds rename column price to Price",
+            ) using delta partitioned by (day)
+            tblproperties ('delta.columnMapping.mode' = 'name')""",
+            f"alter table {schema}.kinds rename column price to Cost",
             f"alter table {schema}.kinds add columns (later binary after text)",
             f"create table {schema}.plain (id int, name string) using parquet",
             f"create view {schema}.seen as select code, deep.m from {schema}.kinds",
@@ -312,6 +312,9 @@ class TestListing:
                 types = adapter.table_types(table)
                 assert list(types.items()) == list(expected.items())
         assert len(types) == 2
+        with adapter.connection_named("kinds"):
+            for kind, name in (("view", "seen"), ("table", "plain"), ("table", "kinds")):
+                adapter.execute(f"drop {kind} {schema}.{name}")
 
     def test_what_the_listing_says_holds_until_a_statement_runs(self, project: Any) -> None:
         adapter, schema = project.adapter, project.test_schema
@@ -330,6 +333,7 @@ class TestListing:
                 )
                 assert adapter.view_property(f"{schema}.listed", "a") == "2"
                 assert len(asked) == 1
+            adapter.execute(f"drop view {schema}.listed")
 
     def test_views_of_any_length(self, project: Any, spark: Any, warehouse: Path) -> None:
         run_dbt(["run"])
