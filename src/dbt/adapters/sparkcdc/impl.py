@@ -631,8 +631,7 @@ class SparkCdcAdapter(SparkAdapter):
         """Whether the catalog says so now: a name can have become that of another table."""
         if self.config.credentials.remote:
             return False
-        where = self.connections.known.ask(("location", table), lambda: self._delta_location(table))
-        return where is not None
+        return self._known_location(table) is not None
 
     def _query_types(self, sql: str) -> dict[str, str]:
         spark = self.connections.get_thread_connection().handle.spark
@@ -1283,13 +1282,15 @@ class SparkCdcAdapter(SparkAdapter):
         """Where a Delta table is; None where only Spark reaches it, and nobody Spark's files."""
         handle = self.connections.get_thread_connection().handle
         if name not in handle.places:
-            location = self.connections.known.ask(
-                ("location", name), lambda: self._delta_location(name)
-            )
+            location = self._known_location(name)
             if location is None:  # the table may be created yet
                 return None
             handle.places[name] = place_of(handle.spark, location)
         return cast("Place | None", handle.places[name])
+
+    def _known_location(self, name: str) -> str | None:
+        """Where a Delta table is, asked once until a statement runs."""
+        return self.connections.known.ask(("location", name), lambda: self._delta_location(name))
 
     def _delta_location(self, name: str) -> str | None:
         """Where a Delta table is, if this machine can know."""
