@@ -7,6 +7,13 @@
     {%- if not reader or not cdc._has_same_declaration(node) -%}
         {{ return(false) }}
     {%- endif -%}
+    {%- if cdc._knows_partition(reader) -%}
+        {%- set appended = cdc._appended_since(reader) -%}
+        {%- if appended[3] is none and cdc._is_far_behind(reader, appended[2]) -%}
+            {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, raw_version=appended[2]), reader.checkpoint) -%}
+        {%- endif -%}
+        {{ return(appended[3] is none) }}
+    {%- endif -%}
     {%- set read_to = reader.checkpoint.read_to -%}
     {%- set probe = cdc._shared_probe(reader.declaration) -%}
     {%- set newest = probe.newest.get(reader.declaration.table) if probe else none -%}
@@ -20,7 +27,7 @@
     {%- elif cdc._got_rows_behind(reader) -%}
         {#- The table reads what was appended with an arrival that it has read already. -#}
         {{ return(false) }}
-    {%- elif probe.raw_rows > cdc._rows_without_checkpoint() or cdc._is_far_behind(reader, probe) -%}
+    {%- elif probe.raw_rows > cdc._rows_without_checkpoint() or cdc._is_far_behind(reader, probe.raw_version) -%}
         {#- So that the next look goes over neither all of these rows nor these commits again, for a table that seldom has any. -#}
         {%- do cdc._commit_checkpoint(reader.target, dict(
             reader.checkpoint, read_to=probe.read_to, raw_version=probe.raw_version
@@ -32,22 +39,36 @@
 
 {#- Whether the log tells of rows, since a table read its raw table, that lie before the place that it has read to. -#}
 {% macro _got_rows_behind(reader) -%}
-    {%- set checkpoint = reader.checkpoint -%}
-    {%- if checkpoint.get("raw_version") is none -%}
-        {{ return(false) }}
+    {%- set appended = cdc._appended_since(reader) -%}
+    {{ return(appended is not none and appended[3] is not none and appended[3] <= reader.checkpoint.read_to) }}
+{%- endmacro %}
+
+
+{#- Whether the log tells what was appended for a table alone: it is a partition of its raw table, which is still the same. -#}
+{% macro _knows_partition(reader) -%}
+    {%- set raw_id = reader.checkpoint.get("raw_id") -%}
+    {{ return(cdc._landed_partition(reader.declaration) and raw_id is not none
+        and raw_id == cdc._table_id(reader.declaration.relation) and cdc._appended_since(reader) is not none) }}
+{%- endmacro %}
+
+
+{#- What the log tells of the rows that came since a table read its raw table, as `_appended`; none where it does not tell. -#}
+{% macro _appended_since(reader) -%}
+    {%- set since = reader.checkpoint.get("raw_version") -%}
+    {%- if since is none -%}
+        {{ return(none) }}
     {%- endif -%}
     {%- set d = reader.declaration -%}
-    {%- set since = checkpoint.raw_version -%}
-    {%- set name = [invocation_id, "appended", d.relation, d.arrival, d.where, since, cdc._last_commit(d.relation)] -%}
-    {%- set appended = adapter.once(name | string, cdc._appended, d, checkpoint.read_to, since) -%}
-    {{ return(appended is not none and appended[3] is not none and appended[3] <= checkpoint.read_to) }}
+    {%- set read_to = reader.checkpoint.read_to -%}
+    {%- set name = [invocation_id, "appended", d.relation, d.arrival, d.where, since, read_to, cdc._last_commit(d.relation)] -%}
+    {{ return(adapter.once(name | string, cdc._appended, d, read_to, since)) }}
 {%- endmacro %}
 
 
 {#- Whether so many commits were made to a raw table, since a table noted one, that the log of later ones is long to read. -#}
-{% macro _is_far_behind(reader, probe) -%}
+{% macro _is_far_behind(reader, raw_version) -%}
     {%- set noted = reader.checkpoint.get("raw_version") -%}
-    {{ return(none not in [noted, probe.raw_version] and probe.raw_version - noted > 50) }}
+    {{ return(none not in [noted, raw_version] and raw_version - noted > 50) }}
 {%- endmacro %}
 
 

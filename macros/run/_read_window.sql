@@ -185,8 +185,16 @@
 
 
 {% macro sparkcdc__appended(d, read_from, raw_version) -%}
-    {%- set in_log = cdc._is_plain_name(d.arrival) and not d.where and not d.arrival_overlap -%}
-    {{ return(adapter.appended(d.relation, raw_version, d.arrival, read_from) if in_log else none) }}
+    {%- set partition = cdc._landed_partition(d) -%}
+    {%- set in_log = cdc._is_plain_name(d.arrival) and (partition or not d.where) and not d.arrival_overlap -%}
+    {{ return(adapter.appended(d.relation, raw_version, d.arrival, read_from, partition) if in_log else none) }}
+{%- endmacro %}
+
+
+{#- The partition of a raw table that a landed table is: the column, and its value. Empty for others. -#}
+{% macro _landed_partition(d) -%}
+    {%- set found = modules.re.fullmatch("_table = '([^'\\\\]+)'", d.where or "") if d.landed else none -%}
+    {{ return(["_table", found.group(1)] if found else []) }}
 {%- endmacro %}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
+from dbt_spark_cdc.landing import RAW, create_raw
 from tests.functional.history.tables import FINAL, append, histories, rows
 
 pytestmark = pytest.mark.extended
@@ -167,3 +169,110 @@ class TestPassedBy:
         failed = {result.node.name for result in results if result.status == "error"}
         assert failed == {"stg_items"}
         assert rows(project, "select a from {s}.lone_final where id = 5") == [("v",)]
+
+
+LANDED = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    config: {meta: {cdc: {format: maxwell, keys: [id], landed: true}}}
+    tables:
+      - &table
+        name: items
+        identifier: landed
+        config: {meta: {cdc: {source_table: shop.items}}}
+        columns: [{name: id, data_type: bigint}, {name: a, data_type: string}]
+      - <<: *table
+        name: lone
+        config: {meta: {cdc: {source_table: shop.lone, history: false}}}
+"""
+WRITTEN = ("items_history", "items_final", "lone_final")
+
+
+class TestLanded(TestPassedBy):
+    """Landed tables are partitions of their raw table, and its log tells what is new in each."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        view = "{{{{ config(materialized='view') }}}}{{{{ cdc.events(source('app', '{}')) }}}}"
+        return {
+            "sources.yml": LANDED,
+            **{f"stg_{name}.sql": view.format(name) for name in ("items", "lone")},
+            "items_final.sql": FINAL.format(read="items_history"),
+            "lone_final.sql": FINAL.format(read="stg_lone"),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(items_history="stg_items")
+
+    def send(self, project: Any, spark: Any, *events: tuple[str, int, str]) -> None:
+        """Lands a batch of events: table, key, value."""
+        raw = f"{project.test_schema}.landed"
+        create_raw(spark, raw, RAW)
+        type(self).offset += 1
+        lines = []
+        for number, (table, key, value) in enumerate(events):
+            message = {
+                "database": "shop", "table": table, "type": "insert", "ts": 1_700_000_000,
+                "xid": self.offset, "xoffset": number, "commit": True,
+                "data": {"id": key, "a": value},
+            }  # fmt: skip
+            lines.append((json.dumps(message), f"{table}/{self.offset}", number, table))
+        columns = "value string, _file string, _row bigint, _table string"
+        landed = spark.createDataFrame(lines, columns).selectExpr(
+            "*", "now() as _landed_at", f"{self.offset}L as _batch"
+        )
+        landed.write.format("delta").mode("append").saveAsTable(raw)
+
+    def versions(self, project: Any) -> dict[str, int]:
+        return {
+            name: rows(project, f"describe history {{s}}.{name} limit 1")[0][0] for name in WRITTEN
+        }
+
+    def written(self, project: Any) -> dict[str, int]:
+        before = self.versions(project)
+        _, log = run_dbt_and_capture(["--debug", "build"])
+        assert not [line for line in log.splitlines() if "max(_batch)" in line]
+        after = self.versions(project)
+        return {name: after[name] - before[name] for name in WRITTEN if after[name] > before[name]}
+
+    def test_only_who_is_concerned_looks(self, project: Any, spark: Any, package: None) -> None:
+        self.send(project, spark, ("items", 1, "x"), ("lone", 1, "x"))
+        run_dbt(["build"])
+        self.send(project, spark, ("items", 2, "y"), ("lone", 2, "y"), ("lone", 1, "y"))
+        assert set(self.written(project)) == set(WRITTEN)
+        self.send(project, spark, ("others", 1, "x"))
+        assert self.written(project) == {}
+        self.send(project, spark, ("lone", 3, "z"))
+        self.send(project, spark, ("others", 2, "x"))
+        assert self.written(project) == {"lone_final": 1}
+        self.commits_for_others(project, spark, 51)
+        # From here on, so that nobody reads these commits again.
+        assert set(self.written(project)) == {"items_history", "lone_final"}
+        assert self.written(project) == {}
+        self.send(project, spark, ("items", 3, "z"))
+        assert self.written(project) == {"items_history": 1, "items_final": 1}
+        expected = {"items_final": [(1, "x"), (2, "y"), (3, "z")],
+                    "lone_final": [(1, "y"), (2, "y"), (3, "z")]}  # fmt: skip
+        for table, found in expected.items():
+            assert rows(project, f"select id, a from {{s}}.{table} order by id") == found, table
+        self.another_table_has_the_name(project, spark)
+
+    def commits_for_others(self, project: Any, spark: Any, many: int) -> None:
+        """Lands a batch, and copies its commit, as the same file may be added again."""
+        self.send(project, spark, ("others", 3, "x"))
+        where = spark.sql(f"describe detail {project.test_schema}.landed").first()["location"]
+        log = Path(where.removeprefix("file:")) / "_delta_log"
+        newest = max(log.glob("*.json"))
+        for version in range(int(newest.stem) + 1, int(newest.stem) + many):
+            (log / f"{version:020}.json").write_text(newest.read_text())
+
+    def another_table_has_the_name(self, project: Any, spark: Any) -> None:
+        version = rows(project, "describe history {s}.landed limit 1")[0][0]
+        project.run_sql(f"drop table {project.test_schema}.landed")
+        self.send(project, spark, ("items", 4, "w"))
+        self.commits_for_others(project, spark, version)
+        run_dbt(["build"])
+        assert rows(project, "select a from {s}.items_final where id = 4") == [("w",)]

@@ -119,6 +119,21 @@ def test_what_was_appended_is_in_the_statistics(tmp_path: Path) -> None:
     assert appended(tmp_path, 3, "batch", 4) == (None, 0, 3, None)
 
 
+def test_what_was_appended_to_a_partition(tmp_path: Path) -> None:
+    a, b = ({"partitionValues": {"_table": name}} for name in ("a", "b"))
+    commit(tmp_path, 0, added(1, 1, **a))
+    commit(tmp_path, 1, info(), added(2, 2, **a), added(2, 2, rows=5, **b))
+    commit(
+        tmp_path, 2, added(3, 3, **b), added(4, 4, rows=2, **{"partitionValues": {"_table": None}})
+    )
+    assert appended(tmp_path, 0, "batch", 1, ["_table", "a"]) == (2, 2, 2, 2)
+    assert appended(tmp_path, 0, "batch", 1, ["_table", "b"]) == (3, 7, 2, 2)
+    assert appended(tmp_path, 1, "batch", 1, ["_table", "a"]) == (None, 0, 2, None)
+    assert appended(tmp_path, 0, "batch", 1) == (4, 11, 2, 2)
+    # The table is not cut like that.
+    assert appended(tmp_path, 0, "batch", 1, ["city", "a"]) is None
+
+
 @pytest.mark.parametrize(
     "actions",
     [

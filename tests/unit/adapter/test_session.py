@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,8 @@ def test_nothing_is_printed_and_the_process_ends_also_without_java(tmp_path: Pat
         text=True,
         timeout=300,
         cwd=tmp_path,
+        # As a process has them that used a server before.
+        env=os.environ | {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": "sc://nowhere"},
     )
     assert (done.stderr, done.returncode) == ("", 0)
     rows, *said, ended = done.stdout.splitlines()

@@ -73,6 +73,21 @@ def test_the_heap_follows_cores_and_machine(
     assert settings.driver_memory() == driver * settings.GIB
 
 
+@pytest.mark.parametrize(
+    ("memory", "kib"),
+    [("4096m", 512), ("4g", 512), ("4096", 512), ("3g", 512), ("1GB", 128), ("64g", 8192)],
+)
+def test_pages_are_small_and_hold_the_heap(memory: str, kib: int, tmp_path: Path) -> None:
+    found = launch(tmp_path, spark__driver__memory=memory)
+    assert found["spark.buffer.pageSize"] == f"{kib * 1024}b"
+
+
+def test_pages_are_those_of_spark_where_the_heap_is_elsewhere(tmp_path: Path) -> None:
+    assert "spark.buffer.pageSize" not in launch(tmp_path, spark__master="spark://far:7077")
+    assert "spark.buffer.pageSize" not in launch(tmp_path, spark__driver__memory="much")
+    assert launch(tmp_path, spark__buffer__pageSize="2m")["spark.buffer.pageSize"] == "2m"
+
+
 def test_a_containers_limit_counts(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("2147483648\n")
     assert set(settings._cgroup_limits(tmp_path)) == {2 * settings.GIB}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from base64 import b85decode
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -151,7 +152,11 @@ def compaction_pays(folder: Place, version: int) -> bool:
 
 
 def appended(
-    folder: Place, version: int, column: str, after: int
+    folder: Place,
+    version: int,
+    column: str,
+    after: int,
+    partition: Sequence[str] = (),
 ) -> tuple[int | None, int, int, int | None] | None:
     """Returns what was appended to a table since a version, from the statistics of its files.
 
@@ -160,6 +165,8 @@ def appended(
         version: The version to start after.
         column: A column of whole numbers.
         after: Rows count only where the column is larger.
+        partition: A partition column and its value as the log writes it; only the rows of this
+            partition count. Without one all rows do.
 
     Returns:
         The largest value of the column, None without a new row; the number of rows; the version
@@ -175,30 +182,62 @@ def appended(
         largest, smallest, rows = None, None, 0
         for number in range(version + 1, newest + 1):
             text = (log / f"{number:020}.json").read_text(encoding="utf-8")
-            actions = [json.loads(line) for line in text.split("\n") if line]
+            commit = _appends(text, column, partition[0] if partition else None)
             # What is left of a file whose rows were deleted was there before. Rows of this window
             # can be among the deleted ones where some were appended already.
-            if smallest is None and any(_is_deletion(action) for action in actions):
+            if smallest is None and commit.deletes:
                 continue
-            for action in actions:
-                if "metaData" in action or action.get("remove", {}).get("dataChange"):
-                    return None
-                added = action.get("add")
-                if added is None or not added["dataChange"]:
+            if commit.files is None:
+                return None
+            for value, least, most, records in commit.files:
+                if partition and value != partition[1]:
                     continue
-                known = json.loads(added["stats"])
-                least, most = known["minValues"][column], known["maxValues"][column]
-                if type(least) is not int or type(most) is not int or added.get("deletionVector"):
-                    return None
-                if known["nullCount"][column]:
-                    return None
                 smallest = least if smallest is None else min(smallest, least)
                 if least > after:
                     largest = most if largest is None else max(largest, most)
-                    rows += known["numRecords"]
+                    rows += records
         return largest, rows, newest, smallest
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+class _Appends(NamedTuple):
+    """What a commit appended.
+
+    Attributes:
+        deletes: Whether it is one that deletes rows.
+        files: Of each new file the value of the partition column, the smallest and the largest
+            value of the column, and the number of rows; None where it did something else as well.
+    """
+
+    deletes: bool
+    files: tuple[tuple[str | None, int, int, int], ...] | None
+
+
+# All tables that read a raw table ask for the same commits.
+@lru_cache(maxsize=64)
+def _appends(text: str, column: str, partition: str | None) -> _Appends:
+    actions = [json.loads(line) for line in text.split("\n") if line]
+    deletes = any(_is_deletion(action) for action in actions)
+    files: list[tuple[str | None, int, int, int]] = []
+    try:
+        for action in actions:
+            if "metaData" in action or action.get("remove", {}).get("dataChange"):
+                return _Appends(deletes, None)
+            added = action.get("add")
+            if added is None or not added["dataChange"]:
+                continue
+            known = json.loads(added["stats"])
+            least, most = known["minValues"][column], known["maxValues"][column]
+            if type(least) is not int or type(most) is not int or added.get("deletionVector"):
+                return _Appends(deletes, None)
+            if known["nullCount"][column]:
+                return _Appends(deletes, None)
+            value = None if partition is None else added["partitionValues"][partition]
+            files.append((value, least, most, known["numRecords"]))
+    except (ValueError, KeyError, TypeError):  # a file without statistics
+        return _Appends(deletes, None)
+    return _Appends(deletes, tuple(files))
 
 
 def _is_deletion(action: Mapping[str, Any]) -> bool:

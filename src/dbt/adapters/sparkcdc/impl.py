@@ -366,7 +366,9 @@ class SparkCdcAdapter(SparkAdapter):
         return self.connections.known.ask(question, lambda: last_write(folder, maintenance))
 
     @available.parse_none
-    def appended(self, table: str, version: int, column: str, after: int) -> list[Any] | None:
+    def appended(
+        self, table: str, version: int, column: str, after: int, partition: Sequence[str] = ()
+    ) -> list[Any] | None:
         """Reads what was appended to a Delta table without a query.
 
         Args:
@@ -374,12 +376,13 @@ class SparkCdcAdapter(SparkAdapter):
             version: See `delta_log.appended`, with the other arguments.
             column: A column of whole numbers.
             after: The largest value that is known.
+            partition: A partition column and its value, where only that partition counts.
 
         Returns:
             See `delta_log.appended`.
         """
         folder = self._delta_place(table)
-        found = None if folder is None else appended(folder, version, column, after)
+        found = None if folder is None else appended(folder, version, column, after, partition)
         return None if found is None else list(found)
 
     @available.parse_none

@@ -57,6 +57,10 @@ def connect(creds: SparkCdcCredentials) -> SparkSession:
         raise
     _gone.discard(str(creds.remote))
     _be_patient(spark, _attempts(creds))
+    # The first session of a thread stays its active one, even after it was closed. Checkpoints ask
+    # for it: their rows would belong to a session that is closed, or to that of another thread.
+    session: Any = type(spark)
+    session._active_session.session = spark
     return spark
 
 

@@ -35,6 +35,9 @@ JVM_EXIT_SECONDS = 60
 # A connection breaks a moment before the process is gone.
 JVM_END_SECONDS = 5
 LOG_LINES_SHOWN = 8
+# With them PySpark looks for a server. A process that ever had a session of one leaves the first to
+# all that it starts.
+FOR_CONNECT = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")
 
 
 @dataclass
@@ -241,6 +244,8 @@ def _open_remote(creds: SparkCdcCredentials) -> SparkSession:
 
 def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     java = find_java()
+    for name in FOR_CONNECT:
+        os.environ.pop(name, None)
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _quiet()

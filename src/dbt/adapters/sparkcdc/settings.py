@@ -15,6 +15,11 @@ MAX_DRIVER_MEMORY = 8 * GIB
 # only collects later, and holds what it collects.
 MEMORY_OF_A_CORE = 2 * GIB
 MEMORY_IF_UNKNOWN = 4 * GIB
+# As Spark writes sizes: a number without a unit is MiB.
+MEMORY = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
+UNITS = {"k": 1024, "": 1024**2, "m": 1024**2, "g": GIB, "t": 1024 * GIB}
+# A task addresses so many pages of memory at most.
+MOST_PAGES = 8192
 CHANGE_FEED = "spark.databricks.delta.changeDataFeed"
 
 # dbt's work is planning hundreds of different statements, each once. Java's optimizing compiler
@@ -109,6 +114,8 @@ def launch_settings(
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         # Other users of the machine reach its ports. Spark makes up the secret by itself.
         settings["spark.authenticate"] = "true"
+        if parameters.get("spark.memory.offHeap.enabled", "false").lower() != "true":
+            settings |= _page_size({**settings, **parameters}["spark.driver.memory"])
     settings |= parameters
     _extend(settings, "spark.executor.extraJavaOptions", list(AVRO_LIMITS), " ")
     log4j = Path(__file__).with_name("log4j2.properties")
@@ -128,6 +135,24 @@ def launch_settings(
     _extend(settings, "spark.driver.extraJavaOptions", options, " ")
     _extend(settings, "spark.driver.extraClassPath", [str(jar) for jar in jars], os.pathsep)
     return settings
+
+
+def _page_size(memory: str) -> dict[str, str]:
+    """The size of the pages that tasks sort, join and aggregate in.
+
+    Spark's default follows the heap, 64 MiB of 4 GiB. Each sort and each broadcast table takes a
+    page for its first row, and Java cannot move objects of that size: the small batches of a
+    process that stays held a gigabyte of them. A row that is longer gets a page of its own.
+
+    Args:
+        memory: The heap, as Spark writes it.
+    """
+    if not (found := MEMORY.fullmatch(memory.strip())):
+        return {}
+    heap = int(found[1]) * UNITS[found[2].lower()]
+    # Pages that together hold the whole heap, rounded up to a power of two.
+    size = 1 << max(heap // MOST_PAGES - 1, 0).bit_length()
+    return {"spark.buffer.pageSize": f"{size}b"}
 
 
 def cpu_cores() -> int:
