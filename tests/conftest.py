@@ -52,6 +52,25 @@ os.environ["CDC_SECRET_OTHER"] = "another salt for tests"
 
 pytest_plugins = ["dbt.tests.fixtures.project"]
 
+# Modules with a test of some minutes. A process that gets one of them last keeps the other waiting.
+LONG = (
+    "test_amend",
+    "test_bootstrap",
+    "test_erase_keys",
+    "test_shared_raw_tables",
+    "test_large_loads",
+    "test_erase",
+    "test_never_silent",
+    "test_erase_landed",
+    "test_iceberg",
+    "test_identity",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts long modules first."""
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
 
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
