@@ -5,7 +5,6 @@
 {% macro _forget_tables(subject, done, behind, erasure_id) -%}
     {%- set d = subject.declaration -%}
     {%- set versions = {} -%}
-    {%- set raw_version = {} -%}
     {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] if d.arrival else none -%}
     {%- for role in ["raw", "snapshot", "amendments", "keys", "tombstones", "history", "final", "changelog"] -%}
         {%- for table in done if table.role == role -%}
@@ -15,7 +14,8 @@
                 {%- do position.update(dict(checkpoint, fingerprint=none, declared=none)) -%}
                 {#- A history that follows its rows reads the runs of the resolver, whose numbers stay what they are. -#}
                 {%- if role == "keys" or (role == "history" and not d.key_changes) or (role == "final" and not d.history) -%}
-                    {%- do position.update({"raw_version": raw_version.version}) -%}
+                    {#- There may be rows that were not read yet, and the log begins with the version of now. -#}
+                    {%- do position.update({"raw_version": none}) -%}
                     {%- if highest is not none and position.get("read_to") is not none and position.read_to > highest -%}
                         {%- do position.update({"read_to": highest}) -%}
                     {%- endif -%}
@@ -29,7 +29,6 @@
             {%- endif -%}
             {%- set text = cdc._checkpoint_text(table.relation, position) if position else "{}" -%}
             {%- set forgotten = adapter.forget_past(table.relation, erasure_id, text) -%}
-            {%- if role == "raw" -%}{%- do raw_version.update({"version": forgotten.version}) -%}{%- endif -%}
             {%- if table.node -%}{%- do versions.update({table.node.unique_id: forgotten.version}) -%}{%- endif -%}
             {%- do table.update({"removed": forgotten.files}) -%}
         {%- endfor -%}

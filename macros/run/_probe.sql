@@ -9,10 +9,14 @@
     {%- endif -%}
     {%- if cdc._knows_partition(reader) -%}
         {%- set appended = cdc._appended_since(reader) -%}
-        {%- if appended[3] is none and cdc._is_far_behind(reader, appended[2]) -%}
-            {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, raw_version=appended[2]), reader.checkpoint) -%}
+        {%- if appended[3] is none -%}
+            {%- if cdc._is_far_behind(reader, appended[2]) -%}
+                {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, raw_version=appended[2]), reader.checkpoint) -%}
+            {%- endif -%}
+            {{ return(true) }}
+        {%- elif not cdc._shares_partition(reader.declaration) -%}
+            {{ return(false) }}
         {%- endif -%}
-        {{ return(appended[3] is none) }}
     {%- endif -%}
     {%- set read_to = reader.checkpoint.read_to -%}
     {%- set probe = cdc._shared_probe(reader.declaration) -%}
@@ -49,6 +53,17 @@
     {%- set raw_id = reader.checkpoint.get("raw_id") -%}
     {{ return(cdc._landed_partition(reader.declaration) and raw_id is not none
         and raw_id == cdc._table_id(reader.declaration.relation) and cdc._appended_since(reader) is not none) }}
+{%- endmacro %}
+
+
+{#- Whether several declarations read the same rows of a raw table, as of a topic with several tables. -#}
+{% macro _shares_partition(d) -%}
+    {%- set alike = [] -%}
+    {%- for source in graph.sources.values() if source.relation_name == d.relation -%}
+        {%- set other = cdc._read_declaration(source) -%}
+        {%- if other and other.where == d.where -%}{%- do alike.append(other.table) -%}{%- endif -%}
+    {%- endfor -%}
+    {{ return(alike | length > 1) }}
 {%- endmacro %}
 
 
@@ -123,7 +138,8 @@
     {%- set read_to = [] -%}
     {%- for node in cdc._event_readers() if d.relation == cdc._source_relation(node) -%}
         {%- set reader = cdc._reader(node) -%}
-        {%- if reader and reader.declaration.arrival == d.arrival -%}
+        {%- set is_alone = reader and cdc._knows_partition(reader) and not cdc._shares_partition(reader.declaration) -%}
+        {%- if reader and reader.declaration.arrival == d.arrival and not is_alone -%}
             {%- do asked.update({reader.declaration.table: "max(" ~ d.arrival ~ ") filter (where "
                 ~ cdc._may_be_of_table(reader.declaration) ~ ")"}) -%}
             {%- do read_to.append(reader.checkpoint.read_to) -%}

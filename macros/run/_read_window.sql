@@ -22,7 +22,10 @@
     {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
     {%- set read_from = last - overlap if last is not none else none -%}
     {%- set last_part = checkpoint.get("part") -%}
-    {%- set raw_version = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
+    {#- Versions count for the table that they were noted of. -#}
+    {%- set is_same = position.get("raw_id") is not none and position.raw_id == checkpoint.get("raw_id") -%}
+    {%- set noted = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
+    {%- set raw_version = noted if is_same else none -%}
     {%- set found = cdc._new_data(spec, read_from, raw_version, last_part) -%}
     {%- set read_to = found.read_to if found.read_to is not none else last -%}
     {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
@@ -156,10 +159,15 @@
         {%- if appended and not is_behind and not is_part -%}
             {{ return({"read_from": read_from, "read_to": appended[0], "raw_rows": appended[1], "raw_version": appended[2]}) }}
         {%- endif -%}
+        {%- set asked_from, asked_since = read_from, raw_version -%}
         {%- set read_from = appended[3] - 1 if is_behind else read_from -%}
         {%- set raw_version = cdc._raw_version(d) -%}
         {%- set asked = "select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(d, read_from) -%}
         {%- set found = run_query(asked).rows[0] -%}
+        {%- if cdc._raw_version(d) != raw_version -%}
+            {#- What was appended meanwhile would come with an arrival that was read, by this version. -#}
+            {{ return(cdc._new_data(spec, asked_from, asked_since, is_part)) }}
+        {%- endif -%}
         {%- if found[0] is not none -%}{%- do cdc._number(found[0], d) -%}{%- endif -%}
         {%- set reads_snapshot = read_from is none or read_from < cdc._before_arrivals() -%}
         {%- set raw_rows = found[1] + (cdc._bootstrap_rows(d) if reads_snapshot else 0) -%}

@@ -206,6 +206,15 @@ class TestEraseLanded:
             ("one.new",)
         ]
 
+        # So is one that was landed and not read before the call: the others' lines are read then.
+        self.put("unread.jsonl", line(7, 105, "seven@unread.com"), line(1, 106, "one.last"))
+        run_dbt(["run", "--select", "landing"])
+        self.erase(table="shop.people", landed_files=True, dry_run=False)
+        run_dbt(["build"])
+        assert rows(self.project, "select email from {s}.people_final where id = 1") == [
+            ("one.last",)
+        ]
+
         # What cannot be decoded stays, and is found.
         self.put("bad.jsonl", '{"action": "U", "email": "eight.new"\n')
         run_dbt(["build"])

@@ -15,6 +15,7 @@ from dbt.adapters.sparkcdc.delta_log import (
     local_folder,
     newest_commits,
     table_bytes,
+    table_id,
     written_alone,
 )
 
@@ -119,6 +120,15 @@ def test_what_was_appended_is_in_the_statistics(tmp_path: Path) -> None:
     assert appended(tmp_path, 3, "batch", 4) == (None, 0, 3, None)
 
 
+def test_the_checksum_tells_which_table_it_is(tmp_path: Path) -> None:
+    assert table_id(tmp_path) is None
+    commit(tmp_path, 8, info())
+    assert table_id(tmp_path) is None
+    log = tmp_path / "_delta_log"
+    (log / f"{8:020}.crc").write_text(json.dumps({"metadata": {"id": "an id"}}))
+    assert table_id(tmp_path) == "an id"
+
+
 def test_what_was_appended_to_a_partition(tmp_path: Path) -> None:
     a, b = ({"partitionValues": {"_table": name}} for name in ("a", "b"))
     commit(tmp_path, 0, added(1, 1, **a))
@@ -130,6 +140,13 @@ def test_what_was_appended_to_a_partition(tmp_path: Path) -> None:
     assert appended(tmp_path, 0, "batch", 1, ["_table", "b"]) == (3, 7, 2, 2)
     assert appended(tmp_path, 1, "batch", 1, ["_table", "a"]) == (None, 0, 2, None)
     assert appended(tmp_path, 0, "batch", 1) == (4, 11, 2, 2)
+    # Whoever asks next for a table that is known finds its commits read.
+    assert appended(tmp_path, 1, "batch", 1, ["_table", "b"], "an id") == (3, 2, 2, 3)
+    (tmp_path / "_delta_log" / f"{2:020}.json").write_text("")
+    assert appended(tmp_path, 1, "batch", 2, ["_table", "b"], "an id") == (3, 2, 2, 3)
+    assert appended(tmp_path, 1, "batch", 2, ["_table", "b"], "another") == (None, 0, 2, None)
+    # The log of another table, or of an older state, ends before.
+    assert appended(tmp_path, 3, "batch", 1, ["_table", "a"]) is None
     # The table is not cut like that.
     assert appended(tmp_path, 0, "batch", 1, ["city", "a"]) is None
 

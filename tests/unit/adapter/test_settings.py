@@ -75,7 +75,16 @@ def test_the_heap_follows_cores_and_machine(
 
 @pytest.mark.parametrize(
     ("memory", "kib"),
-    [("4096m", 512), ("4g", 512), ("4096", 512), ("3g", 512), ("1GB", 128), ("64g", 8192)],
+    [
+        ("4096m", 1024),
+        ("4G", 1024),
+        (str(4 * settings.GIB), 1024),
+        ("3g", 1024),
+        ("1g", 256),
+        ("64g", 16 * 1024),
+        ("100m", 64),
+        ("1t", 64 * 1024),
+    ],
 )
 def test_pages_are_small_and_hold_the_heap(memory: str, kib: int, tmp_path: Path) -> None:
     found = launch(tmp_path, spark__driver__memory=memory)
@@ -84,6 +93,9 @@ def test_pages_are_small_and_hold_the_heap(memory: str, kib: int, tmp_path: Path
 
 def test_pages_are_those_of_spark_where_the_heap_is_elsewhere(tmp_path: Path) -> None:
     assert "spark.buffer.pageSize" not in launch(tmp_path, spark__master="spark://far:7077")
+    for master in ("local-cluster[2,1,1024]", "k8s://far"):
+        assert "spark.buffer.pageSize" not in launch(tmp_path, spark__master=master)
+    assert "spark.buffer.pageSize" not in launch(tmp_path, spark__memory__offHeap__enabled="true")
     assert "spark.buffer.pageSize" not in launch(tmp_path, spark__driver__memory="much")
     assert launch(tmp_path, spark__buffer__pageSize="2m")["spark.buffer.pageSize"] == "2m"
 

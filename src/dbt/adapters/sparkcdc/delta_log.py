@@ -62,6 +62,21 @@ def newest_commits(folder: Place, limit: int) -> list[dict[str, Any]] | None:
         return None
 
 
+def table_id(folder: Place) -> str | None:
+    """Returns Delta's identifier of a table, or None where no checksum tells.
+
+    Args:
+        folder: The table's folder.
+    """
+    try:
+        log = folder / "_delta_log"
+        newest = max(path.name for path in log.iterdir() if COMMIT.fullmatch(path.name))
+        text = (log / newest.replace(".json", ".crc")).read_text(encoding="utf-8")
+        return str(json.loads(text)["metadata"]["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def table_bytes(folder: Place, version: int) -> int | None:
     """Returns the size of a table's files at a version, or None where its checksum does not tell.
 
@@ -157,6 +172,7 @@ def appended(
     column: str,
     after: int,
     partition: Sequence[str] = (),
+    table: str | None = None,
 ) -> tuple[int | None, int, int, int | None] | None:
     """Returns what was appended to a table since a version, from the statistics of its files.
 
@@ -167,22 +183,25 @@ def appended(
         after: Rows count only where the column is larger.
         partition: A partition column and its value as the log writes it; only the rows of this
             partition count. Without one all rows do.
+        table: Delta's identifier of the table, whose commits are read once in a process; None:
+            where nobody knows it, they are read each time.
 
     Returns:
         The largest value of the column, None without a new row; the number of rows; the version
         that this was read at; the smallest value of all that was appended. Where that one does not
         lie after `after`, the first two miss some rows. None where only a query can tell: rows were
-        changed or new ones deleted, or a file has no statistics.
+        changed or new ones deleted, a file has no statistics, or the log ends before the version.
     """
     try:
         log = folder / "_delta_log"
         newest = max(int(m[1]) for m in map(COMMIT.fullmatch, (p.name for p in log.iterdir())) if m)
-        if newest - version > MOST_COMMITS_READ:
+        if not 0 <= newest - version <= MOST_COMMITS_READ:
             return None
+        read = _appends if table is not None else _appends.__wrapped__
         largest, smallest, rows = None, None, 0
         for number in range(version + 1, newest + 1):
-            text = (log / f"{number:020}.json").read_text(encoding="utf-8")
-            commit = _appends(text, column, partition[0] if partition else None)
+            file = log / f"{number:020}.json"
+            commit = read(file, column, partition[0] if partition else None, table)
             # What is left of a file whose rows were deleted was there before. Rows of this window
             # can be among the deleted ones where some were appended already.
             if smallest is None and commit.deletes:
@@ -215,8 +234,9 @@ class _Appends(NamedTuple):
 
 
 # All tables that read a raw table ask for the same commits.
-@lru_cache(maxsize=64)
-def _appends(text: str, column: str, partition: str | None) -> _Appends:
+@lru_cache(maxsize=4 * MOST_COMMITS_READ)
+def _appends(file: Place, column: str, partition: str | None, table: str | None) -> _Appends:
+    text = file.read_text(encoding="utf-8")
     actions = [json.loads(line) for line in text.split("\n") if line]
     deletes = any(_is_deletion(action) for action in actions)
     files: list[tuple[str | None, int, int, int]] = []

@@ -39,6 +39,7 @@ from dbt.adapters.sparkcdc.delta_log import (
     last_write,
     newest_commits,
     table_bytes,
+    table_id,
     written_alone,
 )
 from dbt.adapters.sparkcdc.errors import is_conflict
@@ -382,7 +383,9 @@ class SparkCdcAdapter(SparkAdapter):
             See `delta_log.appended`.
         """
         folder = self._delta_place(table)
-        found = None if folder is None else appended(folder, version, column, after, partition)
+        if folder is None:
+            return None
+        found = appended(folder, version, column, after, partition, self.table_id(table))
         return None if found is None else list(found)
 
     @available.parse_none
@@ -867,6 +870,9 @@ class SparkCdcAdapter(SparkAdapter):
         """
         if (known := self._iceberg(table)) is not None:
             return str(known.uuid().toString())
+        if self.config.credentials.remote:
+            folder = self._delta_place(table)
+            return None if folder is None else table_id(folder)
         metadata = self._delta_metadata(table)
         return None if metadata is None else str(metadata.id())
 

@@ -66,6 +66,9 @@ def lines_of(file: Place) -> Iterator[str]:
 class Place(Protocol):
     """What the log of a table is read by; `pathlib.Path` has all of it."""
 
+    def __hash__(self) -> int:
+        """Of places that are the same, the same."""
+
     @property
     def name(self) -> str:
         """The last part of its path."""

@@ -15,11 +15,12 @@ MAX_DRIVER_MEMORY = 8 * GIB
 # only collects later, and holds what it collects.
 MEMORY_OF_A_CORE = 2 * GIB
 MEMORY_IF_UNKNOWN = 4 * GIB
-# As Spark writes sizes: a number without a unit is MiB.
-MEMORY = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
-UNITS = {"k": 1024, "": 1024**2, "m": 1024**2, "g": GIB, "t": 1024 * GIB}
-# A task addresses so many pages of memory at most.
-MOST_PAGES = 8192
+# A heap as Java takes it.
+MEMORY = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
+UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": GIB, "t": 1024 * GIB}
+# A task addresses 8192 pages at most: of so many, half of these hold the whole heap.
+PAGES = 4096
+LEAST_PAGE, LARGEST_PAGE = 64 * 1024, 64 * 1024**2
 CHANGE_FEED = "spark.databricks.delta.changeDataFeed"
 
 # dbt's work is planning hundreds of different statements, each once. Java's optimizing compiler
@@ -109,12 +110,14 @@ def launch_settings(
             "spark.hadoop.javax.jdo.option.ConnectionURL": f"{url(metastore)};create=true",
             "spark.hadoop.hive.exec.scratchdir": str(metastore / "scratch"),
         }
-    if parameters.get("spark.master", "local").startswith("local"):
+    master = parameters.get("spark.master", "local")
+    if master.startswith("local"):
         # A laptop's host name may not resolve; nobody else has to reach a local driver.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         # Other users of the machine reach its ports. Spark makes up the secret by itself.
         settings["spark.authenticate"] = "true"
-        if parameters.get("spark.memory.offHeap.enabled", "false").lower() != "true":
+        is_elsewhere = parameters.get("spark.memory.offHeap.enabled", "false").lower() == "true"
+        if not is_elsewhere and not master.startswith("local-cluster"):
             settings |= _page_size({**settings, **parameters}["spark.driver.memory"])
     settings |= parameters
     _extend(settings, "spark.executor.extraJavaOptions", list(AVRO_LIMITS), " ")
@@ -145,14 +148,13 @@ def _page_size(memory: str) -> dict[str, str]:
     process that stays held a gigabyte of them. A row that is longer gets a page of its own.
 
     Args:
-        memory: The heap, as Spark writes it.
+        memory: The heap, as Java takes it.
     """
     if not (found := MEMORY.fullmatch(memory.strip())):
         return {}
     heap = int(found[1]) * UNITS[found[2].lower()]
-    # Pages that together hold the whole heap, rounded up to a power of two.
-    size = 1 << max(heap // MOST_PAGES - 1, 0).bit_length()
-    return {"spark.buffer.pageSize": f"{size}b"}
+    size = 1 << max(heap // PAGES - 1, 0).bit_length()
+    return {"spark.buffer.pageSize": f"{min(max(size, LEAST_PAGE), LARGEST_PAGE)}b"}
 
 
 def cpu_cores() -> int:
