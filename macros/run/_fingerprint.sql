@@ -208,7 +208,8 @@
             {%- do reads_all.append(true) -%}
         {%- endif -%}
         {%- set newest = cdc._newest_of_table(d, last) -%}
-        {%- do position.update({"read_to": last if newest.read_to is none else newest.read_to, "raw_version": newest.raw_version}) -%}
+        {%- set read_to = last if newest.read_to is none else newest.read_to -%}
+        {%- do position.update({"read_to": read_to, "raw_version": newest.raw_version}) -%}
     {%- endif -%}
     {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0}) }}
 {%- endmacro %}
