@@ -76,6 +76,13 @@ def test_what_ended_is_told_apart(error: Exception, given: dict[str, str], told:
         assert "hush" not in said
 
 
+def test_a_certificate_may_be_why_nobody_answers() -> None:
+    error = Grpc("UNAVAILABLE", "ipv6:%5B::1%5D:15002: Connection refused")
+    assert "certificate" not in str(remote.what_ended(credentials(), error))
+    said = remote.what_ended(credentials(remote=f"{URL}/;use_ssl=true"), error)
+    assert said and "does not answer" in said and "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" in said
+
+
 def test_a_statements_own_error_is_not_the_servers() -> None:
     # Its text may say anything.
     for error in (ValueError("UNAVAILABLE"), Spark("TABLE_OR_VIEW_NOT_FOUND"), Grpc("INTERNAL")):

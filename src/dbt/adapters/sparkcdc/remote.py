@@ -24,6 +24,12 @@ ONCE_MORE = 1
 FORGOTTEN = ("INVALID_HANDLE.SESSION_", "INVALID_HANDLE.OPERATION_ABANDONED")
 STOPPED = "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext"
 
+NOT_TRUSTED = "With TLS this may also be a certificate that is not trusted."
+OWN_AUTHORITY = (
+    "A certificate of your own authority goes into the file that the environment variable "
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names."
+)
+
 # Servers that did not answer in time: the nodes of a build do not wait for them one by one.
 _gone: set[str] = set()
 
@@ -187,14 +193,15 @@ def what_ended(creds: SparkCdcCredentials, exc: BaseException) -> str | None:
         return (
             f"{where} speaks no TLS, or has a certificate that is not trusted. A token is sent "
             "over TLS only, except to the host name `localhost`: `remote: sc://localhost:<port>`. "
-            "A certificate of your own authority goes into the file that the environment variable "
-            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names."
+            f"{OWN_AUTHORITY}"
         )
     _gone.add(str(creds.remote))
     return (
         f"{where} does not answer, also not within {creds.reconnect_seconds} s "
         "(`reconnect_seconds` in the profile). Check that it runs, and that host and port are "
         "right. What was committed stays: start dbt again, and the build goes on from there."
+        # Of a host with several addresses gRPC reports the last one, where nobody may listen.
+        + (f" {NOT_TRUSTED} {OWN_AUTHORITY}" if "use_ssl=true" in creds.address else "")
     )
 
 
