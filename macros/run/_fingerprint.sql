@@ -198,32 +198,23 @@
         {%- do cdc._refuse_other_bootstrap(this, model, d, checkpoint) -%}
     {%- endif -%}
     {%- if d and d.arrival -%}
-        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
+        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation), "raw_version": cdc._raw_version(d)}) -%}
         {%- set own = cdc._own_checkpoint({"relation": this, "rebuild": false}, d, checkpoint, position.raw_id) -%}
         {%- set last = own.get("read_to") -%}
-        {%- set is_same = position.raw_id is not none and position.raw_id == own.get("raw_id") -%}
-        {%- set is_asked = last is not none and own.get("raw_version") is not none and is_same -%}
+        {%- set is_asked = last is not none and own.get("raw_version") is not none and cdc._is_noted_of(own, position.raw_id) -%}
         {%- set appended = cdc._appended(d, last, own.raw_version) if is_asked else none -%}
         {%- if own != checkpoint or (appended and appended[3] is not none and appended[3] <= last) -%}
             {%- do reads_all.append(true) -%}
         {%- endif -%}
-        {%- set newest = cdc._newest_of_table(d, last) -%}
-        {%- set read_to = last if newest.read_to is none else newest.read_to -%}
-        {%- do position.update({"read_to": read_to, "raw_version": newest.raw_version}) -%}
+        {%- set newest = run_query("select max(" ~ d.arrival ~ ") filter (where " ~ cdc._may_be_of_table(d) ~ ") "
+            ~ cdc._from_new_rows(d, last)).rows[0][0] -%}
+        {%- if cdc._raw_version(d) != position.raw_version -%}
+            {#- What was appended meanwhile would come with an arrival that was read, by this version. -#}
+            {{ return(cdc.sparkcdc__batch_position()) }}
+        {%- endif -%}
+        {%- do position.update({"read_to": last if newest is none else newest}) -%}
     {%- endif -%}
     {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0}) }}
-{%- endmacro %}
-
-
-{#- The highest arrival of a table's rows after another one, and the version of the raw table that has it. -#}
-{% macro _newest_of_table(d, read_from) -%}
-    {%- set raw_version = cdc._raw_version(d) -%}
-    {%- set newest = run_query("select max(" ~ d.arrival ~ ") filter (where " ~ cdc._may_be_of_table(d) ~ ") "
-        ~ cdc._from_new_rows(d, read_from)).rows[0][0] -%}
-    {%- if cdc._raw_version(d) != raw_version -%}
-        {{ return(cdc._newest_of_table(d, read_from)) }}
-    {%- endif -%}
-    {{ return({"read_to": newest, "raw_version": raw_version}) }}
 {%- endmacro %}
 
 

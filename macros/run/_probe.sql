@@ -50,9 +50,9 @@
 
 {#- Whether the log tells what was appended for a table alone: it is a partition of its raw table, which is still the same. -#}
 {% macro _knows_partition(reader) -%}
-    {%- set raw_id = reader.checkpoint.get("raw_id") -%}
-    {{ return(cdc._landed_partition(reader.declaration) and raw_id is not none
-        and raw_id == cdc._table_id(reader.declaration.relation) and cdc._appended_since(reader) is not none) }}
+    {%- set d = reader.declaration -%}
+    {{ return(cdc._landed_partition(d) and cdc._is_noted_of(reader.checkpoint, cdc._table_id(d.relation))
+        and cdc._appended_since(reader) is not none) }}
 {%- endmacro %}
 
 

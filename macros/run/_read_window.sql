@@ -22,10 +22,8 @@
     {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
     {%- set read_from = last - overlap if last is not none else none -%}
     {%- set last_part = checkpoint.get("part") -%}
-    {#- Versions count for the table that they were noted of. -#}
-    {%- set is_same = position.get("raw_id") is not none and position.raw_id == checkpoint.get("raw_id") -%}
     {%- set noted = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
-    {%- set raw_version = noted if is_same else none -%}
+    {%- set raw_version = noted if cdc._is_noted_of(checkpoint, position.get("raw_id")) else none -%}
     {%- set found = cdc._new_data(spec, read_from, raw_version, last_part) -%}
     {%- set read_to = found.read_to if found.read_to is not none else last -%}
     {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
@@ -111,6 +109,12 @@
     {%- endif -%}
     {%- do log("cdc: " ~ spec.relation ~ " reads all events of " ~ d.table ~ " again: " ~ (changed | join(", ")), info=true) -%}
     {{ return({}) }}
+{%- endmacro %}
+
+
+{#- Whether a checkpoint was noted of a raw table, so that the versions in it are versions of that table. -#}
+{% macro _is_noted_of(checkpoint, raw_id) -%}
+    {{ return(raw_id is not none and raw_id == checkpoint.get("raw_id")) }}
 {%- endmacro %}
 
 

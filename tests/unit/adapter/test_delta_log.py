@@ -121,12 +121,12 @@ def test_what_was_appended_is_in_the_statistics(tmp_path: Path) -> None:
 
 
 def test_the_checksum_tells_which_table_it_is(tmp_path: Path) -> None:
-    assert table_id(tmp_path) is None
+    assert table_id(tmp_path, 8) is None
     commit(tmp_path, 8, info())
-    assert table_id(tmp_path) is None
+    assert table_id(tmp_path, 8) is None
     log = tmp_path / "_delta_log"
     (log / f"{8:020}.crc").write_text(json.dumps({"metadata": {"id": "an id"}}))
-    assert table_id(tmp_path) == "an id"
+    assert table_id(tmp_path, 8) == "an id"
 
 
 def test_what_was_appended_to_a_partition(tmp_path: Path) -> None:

@@ -62,17 +62,15 @@ def newest_commits(folder: Place, limit: int) -> list[dict[str, Any]] | None:
         return None
 
 
-def table_id(folder: Place) -> str | None:
-    """Returns Delta's identifier of a table, or None where no checksum tells.
+def table_id(folder: Place, version: int) -> str | None:
+    """Returns Delta's identifier of a table, or None where a version's checksum does not tell.
 
     Args:
         folder: The table's folder.
+        version: A version that Delta has written.
     """
     try:
-        log = folder / "_delta_log"
-        newest = max(path.name for path in log.iterdir() if COMMIT.fullmatch(path.name))
-        text = (log / newest.replace(".json", ".crc")).read_text(encoding="utf-8")
-        return str(json.loads(text)["metadata"]["id"])
+        return str(_checksum(folder, version)["metadata"]["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -85,11 +83,15 @@ def table_bytes(folder: Place, version: int) -> int | None:
         version: A version that Delta has written.
     """
     try:
-        text = (folder / "_delta_log" / f"{version:020}.crc").read_text(encoding="utf-8")
-        size = json.loads(text)["tableSizeBytes"]
+        size = _checksum(folder, version)["tableSizeBytes"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return size if isinstance(size, int) else None
+
+
+def _checksum(folder: Place, version: int) -> Any:
+    """What Delta wrote about a version beside its commit."""
+    return json.loads((folder / "_delta_log" / f"{version:020}.crc").read_text(encoding="utf-8"))
 
 
 def written_alone(
@@ -158,8 +160,7 @@ def compaction_pays(folder: Place, version: int) -> bool:
         version: A version that Delta has written.
     """
     try:
-        text = (folder / "_delta_log" / f"{version:020}.crc").read_text(encoding="utf-8")
-        known = json.loads(text)
+        known = _checksum(folder, version)
         files, size = known["numFiles"], known["tableSizeBytes"]
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -871,8 +871,8 @@ class SparkCdcAdapter(SparkAdapter):
         if (known := self._iceberg(table)) is not None:
             return str(known.uuid().toString())
         if self.config.credentials.remote:
-            folder = self._delta_place(table)
-            return None if folder is None else table_id(folder)
+            folder, version = self._delta_place(table), self.logged_version(table)
+            return None if folder is None or version is None else table_id(folder, version)
         metadata = self._delta_metadata(table)
         return None if metadata is None else str(metadata.id())
 

@@ -24,7 +24,6 @@ ONCE_MORE = 1
 FORGOTTEN = ("INVALID_HANDLE.SESSION_", "INVALID_HANDLE.OPERATION_ABANDONED")
 STOPPED = "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext"
 
-NOT_TRUSTED = "With TLS this may also be a certificate that is not trusted."
 OWN_AUTHORITY = (
     "A certificate of your own authority goes into the file that the environment variable "
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names."
@@ -201,7 +200,11 @@ def what_ended(creds: SparkCdcCredentials, exc: BaseException) -> str | None:
         "(`reconnect_seconds` in the profile). Check that it runs, and that host and port are "
         "right. What was committed stays: start dbt again, and the build goes on from there."
         # Of a host with several addresses gRPC reports the last one, where nobody may listen.
-        + (f" {NOT_TRUSTED} {OWN_AUTHORITY}" if "use_ssl=true" in creds.address else "")
+        + (
+            f" With TLS this may also be a certificate that is not trusted. {OWN_AUTHORITY}"
+            if "use_ssl=true" in creds.address
+            else ""
+        )
     )
 
 
