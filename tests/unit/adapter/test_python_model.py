@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.python_model import as_frame, run_model
+from dbt.adapters.sparkcdc.python_model import as_frame, compile_model, run_model
 from dbt_common.exceptions import DbtRuntimeError
 
 CODE = """\
@@ -56,6 +56,22 @@ def test_frames_of_the_projects_other_files_are_shown(tmp_path: Path) -> None:
         message = run(tmp_path, code)
     assert "shop_helpers.py, line 2, in fail" in message
     assert message.endswith("KeyError: 'sku'")
+
+
+def test_a_syntax_error_has_the_line_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    code = "\n\n\n\n\ndef model(dbt, session):\n    return (1\n"
+    (tmp_path / "models" / "m.py").write_text(code)
+    assert "m.py, line 7)" in run(tmp_path, code)
+
+
+def test_models_are_compiled_without_a_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that make trees at the same time disturb each other in Python 3.11."""
+    with monkeypatch.context() as patch:
+        patch.setattr("ast.parse", None)
+        compile_model("x = 1", "x = 1", tmp_path)
 
 
 @pytest.mark.parametrize("result", [None, [1], "frame"])

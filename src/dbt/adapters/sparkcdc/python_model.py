@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 import traceback
 from collections.abc import Mapping
@@ -50,15 +49,19 @@ def run_model(
 def compile_model(compiled_code: str, raw_code: str, file: Path) -> CodeType:
     """Compiles so that line numbers are those of the user's file.
 
+    The lines are moved in the text and not in a tree: `ast.parse` of Python 3.11 may fail with "AST
+    constructor recursion depth mismatch" where threads parse at the same time
+    (https://github.com/python/cpython/issues/106905).
+
     Args:
-        compiled_code: Everything to run; the user's code is somewhere within.
+        compiled_code: Everything to run; the user's code comes first, after blank lines.
         raw_code: The user's code as dbt read it, without blank lines around it.
         file: The user's file.
     """
-    before = compiled_code[: max(compiled_code.find(raw_code), 0)].count("\n")
-    tree = ast.parse(compiled_code, str(file))
-    ast.increment_lineno(tree, _leading_lines(file, raw_code) - before)
-    return compile(tree, str(file), "exec")
+    before, found, after = compiled_code.partition(raw_code)
+    if found and not before.strip():
+        compiled_code = "\n" * _leading_lines(file, raw_code) + raw_code + after
+    return compile(compiled_code, str(file), "exec")
 
 
 def as_frame(spark: SparkSession, result: Any) -> DataFrame:
