@@ -27,7 +27,7 @@ models:
     config: {{landing_folder: '{folder}', raw_table: '{{{{ target.schema }}}}_raw.shop'}}
 """
 WEEKS = 30 * 24 * 3600
-KILLS = max(4, int(float(os.environ.get("MINUTES", "0"))))
+KILLS = max(3, int(float(os.environ.get("MINUTES", "0"))))
 SEED = int(os.environ.get("KILL_SEED", "20261121"))
 
 # What a version that landed through Spark's file stream left: one file landed, one overlooked.
