@@ -21,7 +21,7 @@ export DO_NOT_TRACK := 1
 help:
 	@echo "make build    captured changes to tested SCD2 and SCD1 tables, batch after batch, in warehouse/"
 	@echo "make test     unit and functional tests, about a dozen minutes"
-	@echo "make test-extended  the other functional tests, about half an hour; CI runs both"
+	@echo "make test-extended  the other functional tests, about half an hour, with conformance where its data is named; CI runs both"
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
 	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium, lake, loads, live (an hour or two each), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
@@ -43,7 +43,7 @@ test: spark
 	@$(BIN)/python -m pytest -m "not extended and not soak" $(TWO_PROCESSES)
 
 test-extended: spark
-	@$(BIN)/python -m pytest -m "extended and not soak" $(TWO_PROCESSES)
+	@$(BIN)/python -m pytest -m "extended and not soak" $(TWO_PROCESSES) tests/functional tests/unit $(if $(CDC_CONFORMANCE_DATA),tests/conformance)
 
 soak: spark
 	@MINUTES=$(or $(MINUTES),10) $(BIN)/python -m pytest -m soak $(addprefix -k ,$(ONLY)) $(TWO_PROCESSES)

@@ -22,9 +22,12 @@ from tests.conformance.cases import DATA, Case, cases
 ROOT = Path(__file__).resolve().parents[2]
 CASES = cases()
 
-pytestmark = pytest.mark.skipif(
-    not DATA.name, reason="CDC_CONFORMANCE_DATA does not name the folder of conformance data"
-)
+pytestmark = [
+    pytest.mark.extended,
+    pytest.mark.skipif(
+        not DATA.name, reason="CDC_CONFORMANCE_DATA does not name the folder of conformance data"
+    ),
+]
 
 FINAL = """
 {{{{ config(
@@ -144,7 +147,8 @@ class TestConformance:
     @pytest.fixture(scope="class")
     def built(self, request: Any, project: Any, credentials: SparkCdcCredentials) -> Any:
         """The cases that pytest was asked for, in one build; gives the rows of a table."""
-        asked = [item.callspec.params["name"] for item in request.session.items]
+        items = [item for item in request.session.items if item.cls is TestConformance]
+        asked = [item.callspec.params["name"] for item in items]
         raw = {raw_name(CASES[name]) for name in asked}
         session = open_session(credentials)
         for name, case in CASES.items():
