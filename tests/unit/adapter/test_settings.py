@@ -74,21 +74,21 @@ def test_the_heap_follows_cores_and_machine(
 
 
 @pytest.mark.parametrize(
-    ("memory", "kib"),
+    ("memory", "region"),
     [
-        ("4096m", 1024),
-        ("4G", 1024),
-        (str(4 * settings.GIB), 1024),
-        ("3g", 1024),
-        ("1g", 256),
-        ("64g", 16 * 1024),
-        ("100m", 64),
-        ("1t", 64 * 1024),
+        ("4096m", 2),
+        ("4G", 2),
+        (str(4 * settings.GIB), 2),
+        ("3g", 2),
+        ("1g", 1),
+        ("64g", 32),
+        ("100m", 1),
+        ("1t", 32),
     ],
 )
-def test_pages_are_small_and_hold_the_heap(memory: str, kib: int, tmp_path: Path) -> None:
+def test_a_page_fills_a_region_of_the_heap(memory: str, region: int, tmp_path: Path) -> None:
     found = launch(tmp_path, spark__driver__memory=memory)
-    assert found["spark.buffer.pageSize"] == f"{kib * 1024}b"
+    assert found["spark.buffer.pageSize"] == f"{region * 1024**2 - 16}b"
 
 
 def test_pages_are_those_of_spark_where_the_heap_is_elsewhere(tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ MEMORY_IF_UNKNOWN = 4 * GIB
 # A heap as Java takes it.
 MEMORY = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": GIB, "t": 1024 * GIB}
-# A task addresses 8192 pages at most: of so many, half of these hold the whole heap.
-PAGES = 4096
-LEAST_PAGE, LARGEST_PAGE = 64 * 1024, 64 * 1024**2
+# Java's default collector divides the heap into so many regions, of these sizes at least and at most.
+REGIONS = 2048
+LEAST_REGION, LARGEST_REGION = 1024**2, 32 * 1024**2
+# What Java puts before the numbers of an array.
+ARRAY_HEADER = 16
 CHANGE_FEED = "spark.databricks.delta.changeDataFeed"
 
 # dbt's work is planning hundreds of different statements, each once. Java's optimizing compiler
@@ -147,14 +149,20 @@ def _page_size(memory: str) -> dict[str, str]:
     page for its first row, and Java cannot move objects of that size: the small batches of a
     process that stays held a gigabyte of them. A row that is longer gets a page of its own.
 
+    A page is an array that fills one region of G1 with its header. Some bytes more would take two,
+    and Spark, which counts without the header, would use twice the memory that it takes itself to
+    use (https://issues.apache.org/jira/browse/SPARK-37593). A task addresses 8192 pages, four times
+    the regions.
+
     Args:
         memory: The heap, as Java takes it.
     """
     if not (found := MEMORY.fullmatch(memory.strip())):
         return {}
     heap = int(found[1]) * UNITS[found[2].lower()]
-    size = 1 << max(heap // PAGES - 1, 0).bit_length()
-    return {"spark.buffer.pageSize": f"{min(max(size, LEAST_PAGE), LARGEST_PAGE)}b"}
+    region = 1 << max(heap // REGIONS - 1, 0).bit_length()
+    region = min(max(region, LEAST_REGION), LARGEST_REGION)
+    return {"spark.buffer.pageSize": f"{region - ARRAY_HEADER}b"}
 
 
 def cpu_cores() -> int:
