@@ -21,8 +21,20 @@ pytestmark = pytest.mark.extended
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 240
+TABLES = ("items", "others")
+COMMAND = (sys.executable, "-m", "dbt_spark_cdc.cli", "watch")
 SETTINGS = {**SMALL, "spark.driver.memory": "1g"}
 
+RAW = """
+  - >-
+    create table if not exists {{{{ target.schema }}}}.raw_{table}
+    (id int, seq int, op string, a string, batch int)
+    using json location '{{{{ env_var("RAW") }}}}/{table}'
+"""
+FINAL = """
+{{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']) }}}}
+{{{{ cdc.current(ref('stg_{table}')) }}}}
+"""
 FILES = {
     "dbt_project.yml": """
 name: watched
@@ -32,9 +44,7 @@ profile: watched
 flags: {send_anonymous_usage_stats: false}
 dispatch: [{macro_namespace: dbt, search_order: [watched, cdc, dbt]}]
 models: {+file_format: delta}
-on-run-start: >-
-  create table if not exists {{ target.schema }}.raw_items
-  (id int, seq int, op string, a string, batch int) using json location '{{ env_var("RAW") }}'
+on-run-start:
 """,
     "profiles.yml": """
 watched:
@@ -44,6 +54,7 @@ watched:
       type: sparkcdc
       schema: "{{ env_var('APP_SCHEMA') }}"
       threads: 2
+      interpret_small: false
       server_side_parameters: SETTINGS
 """,
     "models/sources.yml": """
@@ -51,7 +62,8 @@ sources:
   - name: app
     schema: app
     tables:
-      - name: items
+      - &table
+        name: items
         identifier: raw_items
         config:
           meta:
@@ -63,11 +75,13 @@ sources:
               arrival: batch
               history: false
         columns: [{name: id, data_type: int}, {name: a, data_type: string}]
+      - {<<: *table, name: others, identifier: raw_others}
 """,
-    "models/stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
-    "models/items.sql": "{{ config(materialized='incremental', incremental_strategy='merge',"
-    " unique_key=['id']) }}{{ cdc.current(ref('stg_items')) }}",
 }
+for table in TABLES:
+    FILES["dbt_project.yml"] += RAW.format(table=table)
+    FILES[f"models/stg_{table}.sql"] = f"{{{{ cdc.events(source('app', '{table}')) }}}}"
+    FILES[f"models/{table}.sql"] = FINAL.format(table=table)
 
 
 class Watcher:
@@ -75,7 +89,8 @@ class Watcher:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.raw = folder, folder / "raw"
-        self.raw.mkdir()
+        for table in TABLES:
+            (self.raw / table).mkdir(parents=True)
         for name, text in FILES.items():
             file = folder / name
             file.parent.mkdir(exist_ok=True)
@@ -90,7 +105,7 @@ class Watcher:
         }
         self.lines: queue.Queue[dict[str, Any]] = queue.Queue()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dbt_spark_cdc.cli", "watch", "--json", "--interval", "0.2"],
+            [*COMMAND, "--json", "--interval", "0.2", "--at-once", "1"],
             cwd=folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -103,15 +118,15 @@ class Watcher:
         for line in self.process.stdout:
             self.lines.put(json.loads(line))
 
-    def arrive(self, number: int, *events: tuple[int, int, str, str]) -> None:
-        """A file of events appears, whole."""
+    def arrive(self, table: str, number: int, *events: tuple[int, int, str, str]) -> None:
+        """A file of events of a table appears, whole."""
         names = ("id", "seq", "op", "a")
         rows = [
             json.dumps(dict(zip(names, event, strict=True)) | {"batch": number}) for event in events
         ]
-        partial = self.raw / f"_{number}.partial"
+        partial = self.raw / table / f"_{number}.partial"
         partial.write_text("\n".join(rows) + "\n")
-        partial.rename(self.raw / f"{number:04}.json")
+        partial.rename(self.raw / table / f"{number:04}.json")
 
     def next(self) -> dict[str, Any]:
         return self.lines.get(timeout=TIMEOUT)
@@ -131,16 +146,19 @@ def test_new_files_reach_the_final_table_without_another_start(
     first = watcher.next()
     assert (first["sources"], first["failed"], first["error"]) == ([], {}, None), first
 
-    watcher.arrive(1, (1, 1, "I", "a"), (2, 1, "I", "b"))
-    second = watcher.next()
-    assert (second["sources"], second["failed"], second["error"]) == (["app.items"], {}, None)
-    watcher.arrive(2, (1, 2, "U", "c"), (2, 2, "D", ""))
+    # A table at once, however many have new data.
+    watcher.arrive("items", 1, (1, 1, "I", "a"), (2, 1, "I", "b"))
+    watcher.arrive("others", 1, (1, 1, "I", "x"))
+    lines = [watcher.next() for _ in TABLES]
+    assert sorted(line["sources"] for line in lines) == [["app.items"], ["app.others"]]
+    assert all((line["failed"], line["error"]) == ({}, None) for line in lines), lines
+    watcher.arrive("items", 2, (1, 2, "U", "c"), (2, 2, "D", ""))
     assert watcher.next()["failed"] == {}
 
-    # A mistake in the project is reported, and mended while it runs.
+    # A mistake in the project is reported, and corrected while it runs.
     sources = watcher.folder / "models" / "sources.yml"
     sources.write_text(FILES["models/sources.yml"].replace("format: flagged", "format: flaged"))
-    watcher.arrive(3, (3, 3, "I", "d"))
+    watcher.arrive("items", 3, (3, 3, "I", "d"))
     line = watcher.next()
     assert line["failed"] or line["error"], line
     sources.write_text(FILES["models/sources.yml"])
@@ -149,6 +167,8 @@ def test_new_files_reach_the_final_table_without_another_start(
 
     watcher.process.send_signal(signal.SIGTERM)
     assert watcher.process.wait(TIMEOUT) == 0
-    items = spark.read.format("delta").load(str(watcher.folder / "warehouse" / "app.db" / "items"))
-    found = items.where("_cdc_deleted_at is null").select("id", "a").orderBy("id").collect()
-    assert [tuple(row) for row in found] == [(1, "c"), (3, "d")]
+    warehouse = watcher.folder / "warehouse" / "app.db"
+    for table, expected in {"items": [(1, "c"), (3, "d")], "others": [(1, "x")]}.items():
+        final = spark.read.format("delta").load(str(warehouse / table))
+        found = final.where("_cdc_deleted_at is null").select("id", "a").orderBy("id").collect()
+        assert [tuple(row) for row in found] == expected

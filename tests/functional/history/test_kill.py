@@ -21,7 +21,8 @@ from tests.functional.history.changes import FINAL, SNAPSHOTS, SOURCES, events_o
 from tests.functional.history.conftest import ROOT
 from tests.functional.oracle import Event, histories
 
-# `make soak MINUTES=n` kills a build for each minute. Three are two in a row, and one before a full disk.
+# `make soak MINUTES=n` kills a build for each minute. Three are two in a row, and one before a full
+# disk.
 KILLS = max(3, int(float(os.environ.get("MINUTES", "0"))))
 SEED = int(os.environ.get("KILL_SEED", "20261121"))
 LIMIT_BYTES = 3 * 1024**2
