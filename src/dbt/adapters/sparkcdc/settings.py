@@ -18,7 +18,7 @@ MEMORY_IF_UNKNOWN = 4 * GIB
 # A heap as Java takes it.
 MEMORY = re.compile(r"(\d+)([kmgt]?)", re.IGNORECASE)
 UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": GIB, "t": 1024 * GIB}
-# Java's default collector divides the heap into so many regions, of these sizes at least and at most.
+# Java's default collector divides the heap into so many regions, of these sizes at least and most.
 REGIONS = 2048
 LEAST_REGION, LARGEST_REGION = 1024**2, 32 * 1024**2
 # What Java puts before the numbers of an array.
