@@ -151,8 +151,7 @@ def _page_size(memory: str) -> dict[str, str]:
 
     A page is an array that fills one region of G1 with its header. Some bytes more would take two,
     and Spark, which counts without the header, would use twice the memory that it takes itself to
-    use (https://issues.apache.org/jira/browse/SPARK-37593). A task addresses 8192 pages, four times
-    the regions.
+    use (https://issues.apache.org/jira/browse/SPARK-37593).
 
     Args:
         memory: The heap, as Java takes it.
