@@ -23,7 +23,7 @@ help:
 	@echo "make test     unit and functional tests, about a dozen minutes"
 	@echo "make test-extended  the other functional tests, about half an hour, with conformance where its data is named; CI runs both"
 	@echo "make soak     what takes long: killed builds, builds side by side, random scenarios for MINUTES=n; ONLY=test_kill"
-	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium, lake, loads, live (an hour or two each), full (hours), ONLY=W1"
+	@echo "make bench    workloads beside peers, to docs/benchmarks.md; SCALE=medium, lake, loads, live (half an hour to two hours each), full (hours), ONLY=W1"
 	@echo "make conformance  other projects' change events, in the folder CDC_CONFORMANCE_DATA, to final tables"
 	@echo "make e2e      against real servers: PostgreSQL with wal2json, Spark Thrift, Spark Connect, Kafka, Debezium; pages in Chromium"
 	@echo "make cluster-up   a Spark cluster of this machine for --target connect and thrift; make cluster-down stops it"

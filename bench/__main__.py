@@ -29,15 +29,11 @@ from bench.workloads import (
 )
 
 RESULTS = ROOT / "bench" / "results"
-# Runs that are kept: the file of results and the page. Scales that leave out workloads have their
-# own.
-KEPT = {
-    "small": ("latest.json", "benchmarks"),
-    "full": ("latest.json", "benchmarks"),
-    "medium": ("medium.json", "benchmarks_medium"),
-    "lake": ("lake.json", "benchmarks_lake"),
-    "loads": ("loads.json", "benchmarks_loads"),
-    "live": ("live.json", "benchmarks_live"),
+# What was measured by a run that ended early.
+UNFINISHED = RESULTS / "unfinished.json"
+# Runs that are kept: the page of each scale. Scales that leave out workloads have their own.
+KEPT = {"small": "benchmarks", "full": "benchmarks"} | {
+    scale: f"benchmarks_{scale}" for scale in ("medium", "lake", "loads", "live")
 }
 FAMILIES = {
     "decoding": (decoding.NAMES, decoding.run),
@@ -70,10 +66,11 @@ def main(
     profile: Path | None,
     output: Path | None,
 ) -> None:
-    """Measures this package beside its peers, all in this one process.
+    """Measures this package beside its peers, W13 and W14 aside all in this one process.
 
     A run of all workloads writes bench/results/latest.json and docs/benchmarks.*; those of the
-    scales medium, lake and loads have names of their own. They write the tables of docs/scale.md.
+    scales medium, lake, loads and live have names of their own. They write the tables of
+    docs/scale.md.
     With --only the results are printed and go to --output alone.
     """
     sizes = scale_of(scale, changed)
@@ -99,8 +96,10 @@ def main(
             java = machine.java_peak(workshop.java)
             if java and family not in OTHER_JAVA:
                 results.java_peaks[family] = java
-            # Of a run that is ended early, this is what there is.
-            results.save(folder / "results.json", {"family": family})
+    except BaseException:
+        results.save(UNFINISHED, {"scale": scale, **described})
+        click.echo(f"{UNFINISHED} has what was measured", err=True)
+        raise
     finally:
         watch.end()
         if work is None:
@@ -116,13 +115,12 @@ def main(
     if profile:
         profile.write_text(json.dumps(results.profiles, indent=1) + "\n", encoding="utf-8")
     whole = not only and scale in KEPT
-    kept, page = KEPT.get(scale, ("", ""))
     if output or whole:
-        file = output or RESULTS / kept
-        results.save(file, metadata)
-        click.echo(f"{file} is written")
+        kept = output or RESULTS / report.PAGES[KEPT[scale]][1]
+        results.save(kept, metadata)
+        click.echo(f"{kept} is written")
     if whole and output is None:
-        for file in report.write(RESULTS / kept, ROOT / "docs", page):
+        for file in report.write(kept, ROOT / "docs", KEPT[scale]):
             click.echo(f"{file} is written")
         if at_scale.main(["--write"]) == 0:
             click.echo(f"{at_scale.PAGE} is written")

@@ -5,8 +5,9 @@
     python -m bench.at_scale --check     # exit 1 if one would change
 
 What is measured comes from the files in bench/results, each cost from the newest file that has the
-rows for it; --results names other files. What the bench does not measure is listed in ASSUMED of
-bench/projection.py, and --assume replaces it. docs/scale.md explains the laws.
+rows for it, and the quickest batch from all of them; --results names other files. What the bench
+does not measure is listed in ASSUMED of bench/projection.py, and --assume replaces it.
+docs/scale.md explains the laws.
 """
 
 from __future__ import annotations
@@ -140,40 +141,43 @@ def _results_part(all_costs: Sequence[Costs]) -> str:
             f"{' and '.join(old)} is from before the bench recorded the commit that it measures."
             " The engine has changed since: these are the costs of an older one."
         )
-    if rough := next(
-        (c.of["row"] for c in all_costs if c.of["row"].rows[0].startswith("W4")), None
-    ):
+    kinds = zip(("with a history", "without a history"), all_costs, strict=True)
+    rough = {kind: c.of["row"] for kind, c in kinds if c.of["row"].rows[0].startswith("W4")}
+    if rough:
+        rows_of = next(iter(rough.values())).rows
         parts.append(
-            f"The cost of a searched row comes from {' and '.join(rough.rows)}. These tables are"
-            " too small for it, and the figure is several times too high:"
-            " [decision 7](decisions/0007-few-rows-are-interpreted.md) has a bare merge into 3"
-            " million rows in 3.1 to 4.5 s on two cores, which leaves 2 to 3 core seconds a million"
-            " rows for all of it. `make bench SCALE=medium` measures W1 in tables of 5 and 20"
-            " million rows."
+            f"The cost of a searched row of tables {' and '.join(rough)} comes from"
+            f" {' and '.join(rows_of)}. These tables are too small for it, and the figure is"
+            " several times too high: [decision 7](decisions/0007-few-rows-are-interpreted.md) has"
+            " a bare merge into 3 million rows in 3.1 to 4.5 s on two cores, which leaves 2 to 3"
+            " core seconds a million rows for all of it. `make bench SCALE=full` measures larger"
+            " tables."
         )
     return "\n\n".join(parts)
 
 
 def _costs_part(costs: Costs, bare: Costs) -> str:
-    rows = [
-        (
-            cost.kind.what,
-            _amount(cost),
-            # The builds of many tables are measured with histories only.
-            "" if bare.of[name] == cost else _amount(bare.of[name]),
-            _basis(cost),
-            f"{_short(cost.reach)} {cost.kind.reach}",
-            cost.kind.law,
+    rows = []
+    for name, cost in costs.of.items():
+        other = bare.of[name]
+        rows.append(
+            (
+                cost.kind.what,
+                _amount(cost),
+                # The builds of many tables are measured with histories only.
+                "" if other == cost else _amount(other),
+                _both(_basis(cost), _basis(other)),
+                _both(_reach(cost), _reach(other)),
+                cost.kind.law,
+            )
         )
-        for name, cost in costs.of.items()
-    ]
     rows += [
         (
             f"{cost.kind.what}, `{form}`",
             _amount(cost),
             "",
             _basis(cost),
-            f"{_short(cost.reach)} {cost.kind.reach}",
+            _reach(cost),
             cost.kind.law,
         )
         for form, cost in costs.decode.items()
@@ -182,8 +186,17 @@ def _costs_part(costs: Costs, bare: Costs) -> str:
     return _table(header, rows)
 
 
+def _both(with_history: str, without: str) -> str:
+    """What holds for tables with a history and for those without one, once if it is the same."""
+    return with_history if with_history == without else f"{with_history}; without: {without}"
+
+
 def _basis(cost: Cost) -> str:
     return f"{', '.join(cost.rows)} of `{cost.run.name}`"
+
+
+def _reach(cost: Cost) -> str:
+    return f"{_short(cost.reach)} {cost.kind.reach}"
 
 
 def _scenarios_part(found: Mapping[str, Projection]) -> str:

@@ -1,9 +1,16 @@
-"""Results as a table and a plot in docs/."""
+"""Results as a table and a plot in docs/.
+
+    python -m bench.report benchmarks_medium    # write a page again, from its results
+
+`make bench` writes the page of its run. After a change of bench/introduction.md the pages of other
+runs are written again in this way.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
@@ -44,6 +51,15 @@ COLORS = {
 }
 
 INTRODUCTION = Path(__file__).with_name("introduction.md")
+ROOT = Path(__file__).resolve().parents[1]
+# By the name of the page: its title, which mkdocs.yml has as well, and its file of results.
+PAGES = {
+    "benchmarks": ("Benchmarks", "latest.json"),
+    "benchmarks_medium": ("Benchmarks of large tables", "medium.json"),
+    "benchmarks_loads": ("Benchmarks of large loads and moving keys", "loads.json"),
+    "benchmarks_live": ("Benchmarks of live sources", "live.json"),
+    "benchmarks_lake": ("Benchmarks of changes out, formats and erasure", "lake.json"),
+}
 
 
 def write(results: Path, docs: Path, name: str = "benchmarks") -> list[Path]:
@@ -62,7 +78,9 @@ def write(results: Path, docs: Path, name: str = "benchmarks") -> list[Path]:
     # The rows of one workload stay as they were measured.
     content = dict(sorted(content.items(), key=lambda row: row[0].split()[0]))
     page, plot = docs / f"{name}.md", docs / f"{name}.svg"
-    page.write_text(_page(content, metadata, plot.name), encoding="utf-8")
+    introduction = INTRODUCTION.read_text(encoding="utf-8").partition("\n")[2]
+    text = f"# {PAGES[name][0]}\n{introduction}\n{_page(content, metadata, plot.name)}"
+    page.write_text(text, encoding="utf-8")
     plot.write_text(_plot(content), encoding="utf-8")
     return [page, plot]
 
@@ -81,7 +99,6 @@ def _page(
         scale += f", but {', '.join(changed)}"
     commit = f"commit {metadata['commit']}, " if metadata.get("commit") else ""
     lines = [
-        INTRODUCTION.read_text(encoding="utf-8"),
         f"This run: scale {scale}; {metadata['date']}, {commit}{metadata['cores']} cores,"
         f" {metadata['memory_gib']} GiB, {versions}.",
         f"It took {metadata['seconds']} s. Peak memory of dbt, Java and all else: {peaks}.",
@@ -355,3 +372,8 @@ def _plot(seconds: Mapping[str, Mapping[str, float]]) -> str:
         "<style>.value{font-size:9px;fill:#555}</style>"
         f'<rect width="{total}" height="{y + 10:.0f}" fill="white"/>' + "".join(parts) + "</svg>\n"
     )
+
+
+if __name__ == "__main__":
+    for asked in sys.argv[1:]:
+        write(ROOT / "bench" / "results" / PAGES[asked][1], ROOT / "docs", asked)

@@ -99,7 +99,17 @@ class Scale:
 
 
 SCALES = {
-    "small": Scale(),
+    # In a quarter of an hour: what needs neither large tables nor a database.
+    "small": Scale(
+        repeats=2,
+        sizes=(100_000, 500_000),
+        bulk_changes=(10_000,),
+        large_tables=1,
+        small_tables=5,
+        messages=100_000,
+        decode_repeats=2,
+        workloads=("C", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "D"),
+    ),
     "full": Scale(
         few_repeats=3,
         sizes=(1_000_000, 5_000_000, 100_000_000, 20_000_000),

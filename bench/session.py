@@ -302,8 +302,3 @@ def count_by_node(statements: Iterable[Statement]) -> dict[str, int]:
 def as_yaml(value: Any) -> str:
     """Returns YAML of plain values; JSON is YAML."""
     return json.dumps(value, indent=1)
-
-
-def join_lines(lines: Iterable[str]) -> str:
-    """Returns the text of a file."""
-    return "\n".join(lines) + "\n"
