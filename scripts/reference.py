@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +69,6 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         ),
         "write_mode": "see the history",
         "format_version": "see the history",
-        "incremental_predicates": "further conditions on the rows that a MERGE compares",
         "tblproperties": "further table properties",
     },
     "Consumer: a model whose body is `cdc.changelog`": {
@@ -80,10 +80,10 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         "raw_table": "the raw table, with its schema",
     },
 }
-# Options that the macros look at without giving them a meaning of their own.
+# Options that the macros look at without giving them a meaning of their own, or refuse.
 PASSED_ON = {
-    "alias", "clustered_by", "contract", "grants", "location_root", "meta", "on_schema_change",
-    "persist_docs", "pre-hook", "pre_hook", "post-hook", "post_hook",
+    "alias", "clustered_by", "contract", "grants", "incremental_predicates", "location_root",
+    "meta", "on_schema_change", "persist_docs", "pre-hook", "pre_hook", "post-hook", "post_hook",
 }  # fmt: skip
 VARIABLES = {
     "cdc_rebuild": (
@@ -172,8 +172,8 @@ def page() -> str:
         " See [The declaration](declaration.md).",
         _table(("option", "type", "default", "meaning"), _declaration_rows()),
         "## Options of models",
-        "dbt's own options as far as the package gives them a meaning. Every table"
-        " needs `file_format: delta`, except that a final table can be plain Parquet.",
+        "dbt's own options as far as the package gives them a meaning. Histories and final tables"
+        " need `file_format: delta` or `iceberg`; a final table can also be plain `parquet`.",
         *_model_option_parts(),
         "### Variables",
         _table(("variable", "meaning"), ((f"`{k}`", v) for k, v in VARIABLES.items())),
@@ -395,12 +395,15 @@ def _profile_rows() -> Iterator[Sequence[str]]:
     defaults = {field.name: field.default for field in dataclasses.fields(SparkCdcCredentials)}
     for attribute in attributes:
         name, _, meaning = attribute.partition(":")
-        default = defaults[name]
-        if name == "schema":
-            shown = "required"
-        else:
-            shown = f"`{default}`" if isinstance(default, str) else ""
+        shown = "required" if name == "schema" else _profile_default(defaults[name])
         yield f"`{name}`", shown, " ".join(meaning.split())
+
+
+def _profile_default(value: object) -> str:
+    """A default as YAML has it; nothing for a field that is unset, or whose default is computed."""
+    if isinstance(value, str):
+        return f"`{value}`"
+    return f"`{json.dumps(value)}`" if isinstance(value, bool | int) else ""
 
 
 def _command_parts(path: str, group: click.Group) -> Iterator[str]:

@@ -96,7 +96,7 @@ def test_costs_are_those_of_the_rows(costs: Costs) -> None:
         {
             "idle": 0.5,
             "plan": (1.5 - 0.5) * 2,
-            "batch": 9.0,
+            "batch": 5.0,
             "change": (29 - 9) / 100_000 * 2,
             "row": (9 - 5) / 4_000_000 * 2,
             "load": 50 / 5_000_000 * 2,
@@ -111,7 +111,7 @@ def test_costs_are_those_of_the_rows(costs: Costs) -> None:
 
 def test_costs_without_a_history_have_rows_of_their_own(latest: Path) -> None:
     costs = read_costs(read_runs([latest]), history=False)
-    assert costs["batch"] == 5.0
+    assert costs["batch"] == 3.0
     assert costs["change"] == pytest.approx((15 - 5) / 100_000 * 2)
 
 
@@ -123,6 +123,38 @@ def test_a_cost_comes_from_the_newest_run_that_has_its_rows(tmp_path: Path, late
     # One size of W1 tells nothing about rows.
     assert costs.of["row"].run.name == "latest.json"
     assert {run.name for run in costs.runs()} == {"latest.json", "newer.json"}
+
+
+def test_the_quickest_batch_of_one_table_is_that_of_all_runs(tmp_path: Path, latest: Path) -> None:
+    newer = {
+        "W1 2,000,000 rows": {"cdc": 4.0, "cdc_history": 6.0},
+        "W2 2,000,000 rows": {"cdc": 2.5, "cdc_history": 4.5},
+        "W3 1 table of 2,000 rows": {"cdc": 2.0},
+    }
+    older = {"W2": {"cdc": 2.4, "cdc_history": 4.6}}
+    files = [
+        results(tmp_path, newer, "newer.json", date="2026-02-02"),
+        results(tmp_path, older, "older.json", date="2026-01-01"),
+    ]
+    runs = read_runs([latest, *files])
+    # The single table of W3 has a history. A tenth of its rows change.
+    batch = read_costs(runs, history=True).of["batch"]
+    assert (batch.value, batch.rows, batch.reach) == (2.0, ("W3 1 table of 2,000 rows",), 200)
+    batch = read_costs(runs, history=False).of["batch"]
+    assert (batch.value, batch.run.name, batch.reach) == (2.4, "older.json", 1_000)
+
+
+def test_the_page_shows_where_both_figures_come_from(tmp_path: Path, latest: Path) -> None:
+    newer = {"W7 first load, 9,000,000 rows": {"cdc_history": 90.0}}
+    file = results(tmp_path, newer, "newer.json", date="2026-02-02")
+    lines = at_scale.sections(read_runs([latest, file]), ASSUMPTIONS)["costs"].split("\n")
+    (load,) = (line for line in lines if "first load" in line)
+    assert "W7 first load, 9,000,000 rows of `newer.json`; without: W7 first load, 5,0" in load
+    assert "| 9 million rows; without: 5 million rows |" in load
+    # What both share is there once.
+    (change,) = (line for line in lines if "further change" in line)
+    assert "without:" not in change
+    assert all("without:" not in line for line in lines if "decoding" in line)
 
 
 def test_rows_of_older_results_name_the_workload_alone(tmp_path: Path) -> None:
@@ -183,7 +215,7 @@ def test_each_law_by_hand(costs: Costs) -> None:
             PLANNING: 10 * 2.0,
             CHANGES: 100_000 * (4e-4 + 4e-6 - 2e-6),
             SCANS: 10 * 1_000_000 * 2e-6,
-            ONE_BATCH: 9.0,
+            ONE_BATCH: 5.0,
             TASKS: 10 * (20 + 99),
             # History and final table: a state and a tenth of it, and each touched file twice.
             LOGS: 20 * (110 + 200) * 1_000,
@@ -364,7 +396,10 @@ def test_results_without_a_commit_and_small_tables_are_told(tmp_path: Path) -> N
     runs = read_runs([results(tmp_path, seconds, commit="")])
     parts = at_scale.sections(runs, ASSUMPTIONS)
     assert "not recorded" in parts["results"] and "costs of an older one" in parts["results"]
-    assert "comes from W4 100,000 rows and W4 500,000 rows" in parts["results"]
+    assert (
+        "of tables with a history and without a history comes from W4 100,000 rows and W4 500,000"
+        in parts["results"]
+    )
     assert "| 10 core s a million | below what the runs differ by | W4" in parts["costs"]
 
 

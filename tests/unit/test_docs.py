@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import report
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -103,10 +105,21 @@ def test_the_readme_leads_to_every_page() -> None:
             reached.add(page)
             targets = (target.partition("#")[0] for target in links(page))
             waiting += [(page.parent / target).resolve() for target in targets if target]
+    # It links to their folder.
     decisions = set((DOCS / "decisions").glob("*.md"))
-    # The bench writes its pages; the README leads to its introduction.
-    written = set(DOCS.glob("benchmarks*.md"))
-    assert set(PAGES) - reached - decisions - written == {ROOT / "CONTRIBUTING.md"}
+    assert set(PAGES) - reached - decisions == set()
+
+
+def test_pages_of_the_bench_have_the_titles_of_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    titles = {
+        name: title for title, name in re.findall(r"- (.+): (benchmarks\w*)\.md$", menu, re.M)
+    }
+    assert titles == {name: title for name, (title, _) in report.PAGES.items()}
+    assert titles.keys() == {page.stem for page in DOCS.glob("benchmarks*.md")}
+    for name, title in titles.items():
+        page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {title}\n"), f"run `python -m bench.report {name}`"
 
 
 def test_the_page_on_a_batch_names_files_and_macros_that_exist() -> None:

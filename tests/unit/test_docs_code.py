@@ -112,7 +112,7 @@ def installed_problem(words: list[str]) -> str:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    named = re.fullmatch(r"(?:\./)?dbt-spark-cdc(?:\[(\w+)])?", words[1])
+    named = re.fullmatch(r"(?:\.{1,2}/)?dbt-spark-cdc(?:\[(\w+)])?", words[1])
     if not named:
         return f"{words[1]} is not this project"
     return f"there is no extra {named[1]}" if named[1] and named[1] not in extras else ""

@@ -123,3 +123,11 @@ def test_defaults_are_those_of_the_sql() -> None:
         reference._default(kind, value)
         for kind, value in (("string", None), ("string", "none"), ("optional[int]", "none"))
     ] == ["required", "required", "none"]
+
+
+def test_defaults_of_the_profile_are_those_of_yaml() -> None:
+    rows = {name: default for name, default, _ in reference._profile_rows()}
+    assert rows["`schema`"] == "required" and rows["`warehouse`"] == "`warehouse`"
+    assert rows["`shared_files`"] == "`false`" and rows["`interpret_small`"] == "`true`"
+    assert rows["`reconnect_seconds`"] == "`60`"
+    assert rows["`quick_start`"] == rows["`server_side_parameters`"] == ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc import SparkCdcAdapter
 from dbt.adapters.sparkcdc.delta_log import (
     appended,
     compaction_pays,
@@ -247,3 +248,19 @@ def test_changes_are_read_on_top_of_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{6:020}.checkpoint.parquet").touch()
     assert first_change(tmp_path, 5) == 6
     assert first_change(tmp_path / "none", 5) is None
+
+
+def test_commits_since_a_version_are_of_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody commits between the look at the newest version and the one at the commits."""
+    adapter = SparkCdcAdapter.__new__(SparkCdcAdapter)
+    newest = iter([6, 7, 7])
+
+    def looked(table: str, limit: int) -> list[dict[str, int]]:
+        first = next(newest)
+        return [{"version": version} for version in range(first, first - limit, -1)]
+
+    monkeypatch.setattr(adapter, "_iceberg", lambda table: None)
+    monkeypatch.setattr(adapter, "logged_version", lambda table: 6)
+    monkeypatch.setattr(adapter, "newest_commits", looked)
+    found = adapter.commits_since("app.orders", 4)
+    assert found == {"commits": [{"version": n} for n in (7, 6, 5)], "are_all": True}

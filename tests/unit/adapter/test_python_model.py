@@ -74,6 +74,22 @@ def test_models_are_compiled_without_a_tree(
         compile_model("x = 1", "x = 1", tmp_path)
 
 
+def test_annotations_of_a_model_are_what_they_say(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+
+@dataclass
+class Row:
+    number: int
+
+def half(number: int) -> float:
+    return number / 2
+"""
+    scope: dict[str, Any] = {"__name__": "__dbt_model__"}
+    exec(compile_model(code, code.strip(), tmp_path / "m.py"), scope)
+    assert scope["half"].__annotations__ == {"number": int, "return": float}
+
+
 @pytest.mark.parametrize("result", [None, [1], "frame"])
 def test_what_is_no_frame_is_refused(result: Any) -> None:
     with pytest.raises(TypeError, match="must return a DataFrame"):

@@ -11,7 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from dbt_spark_cdc.invocation import Outcome
-from dbt_spark_cdc.watch import InputsUnknown, Pace, Watch, _listing, _project_files, printed
+from dbt_spark_cdc.watch import (
+    DbtProject,
+    InputsUnknown,
+    Pace,
+    Watch,
+    _listing,
+    _project_files,
+    printed,
+)
 
 GOOD = Outcome([], None, [])
 BAD = Outcome([], "no", [])
@@ -195,3 +203,12 @@ def test_a_build_is_a_line(as_json: bool, capsys: pytest.CaptureFixture[str]):
         first, *rest = out.splitlines()
         assert first.endswith("app.orders: 1 of 1 failed in 1.2 s")
         assert rest == ["  orders", "    no such", "    column"]
+
+
+def test_a_commit_that_does_not_say_what_it_is_counts_as_new_each_time(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020}.json").write_text('{"add": {"path": "a.parquet"}}\n')
+    project = DbtProject.__new__(DbtProject)
+    project.folders = {"app.orders": ("delta", tmp_path)}
+    assert project._state("app.orders") is None

@@ -40,7 +40,7 @@ class SparkCdcCredentials(Credentials):
         quick_start: Whether Java starts for a few short statements: without its best compiler.
             Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
         interpret_small: Whether Spark interprets statements over few rows instead of compiling
-            them. It saves the compiling, which a process that stays does once: `cdc watch` with
+            them. It saves the compiling, which a long-running process does once: `cdc watch` with
             thousands of changes in a batch is faster without.
         iceberg_catalog: Name of the catalog that tables with `file_format: iceberg` are in. Its
             settings are `spark.sql.catalog.<name>.*`; without any it is a folder in the warehouse.
