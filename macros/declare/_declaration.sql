@@ -177,6 +177,7 @@
       operation    carries its own operation; `own` where the names of the operations can be configured
       event_time   carries the commit time
       table        carries the name of the table
+      several      a raw row can hold several events
       changed_before   the before image holds the changed columns only
       absent       what a column means that an image does not hold: no value given, or null
       null_before  `absent` where a NULL in the before image is no value: images of key or index columns leave the others NULL
@@ -188,7 +189,7 @@
         "flagged": {"columns": true},
         "debezium": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
             "null_before": "absent", "bytes": "base64"},
-        "wal2json_v1": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
+        "wal2json_v1": {"payload": true, "json": true, "several": true, "sequence": true, "operation": true, "event_time": true, "table": true,
             "bytes": "hex"},
         "wal2json_v2": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
             "bytes": "hex"},
@@ -198,7 +199,7 @@
             "bytes": "base64"},
         "maxwell": {"payload": true, "json": true, "sequence": true, "operation": true, "event_time": true, "table": true,
             "changed_before": true, "bytes": "base64"},
-        "canal": {"payload": true, "json": true, "operation": true, "event_time": true, "table": true, "changed_before": true,
+        "canal": {"payload": true, "json": true, "several": true, "operation": true, "event_time": true, "table": true, "changed_before": true,
             "bytes": "latin1"},
         "delta_cdf": {"columns": true, "sequence": true, "operation": "own", "event_time": true},
     }) }}

@@ -17,6 +17,21 @@
 {%- endmacro %}
 
 
+{#- What is wrong with the names of the copies of several declared tables. -#}
+{% macro _bootstrap_name_problems(declarations) -%}
+    {%- set tables = {} -%}
+    {%- for d in declarations if d.bootstrap -%}
+        {%- do tables.setdefault(cdc._bootstrap_relation(d).identifier | lower, []).append(d.table) -%}
+    {%- endfor -%}
+    {%- set problems = [] -%}
+    {%- for copy, named in tables.items() if named | length > 1 -%}
+        {%- do problems.append((named | sort | join(" and ")) ~ ": they start from snapshots (`bootstrap`) whose copies would both be "
+            ~ copy ~ ". Give one of the source tables another `name`, and its raw table by `identifier`.") -%}
+    {%- endfor -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
 {#- What a copy was taken for, as it is declared. -#}
 {% macro _bootstrap_mark(d) -%}
     {{ return(tojson([d.table, d.bootstrap.position])) }}

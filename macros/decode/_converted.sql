@@ -3,7 +3,7 @@
     `_misfit`: nothing is rounded, cut off or guessed. A floating-point number is the nearest one.
 -#}
 {% macro _converted(d, value, type, name=none) -%}
-    {{ return(cdc._typed_value(d, value, type) if d.traits.columns else cdc._text_value(d, value, type, name)) }}
+    {{ return(cdc._typed_value(value, type) if d.traits.columns else cdc._text_value(d, value, type, name)) }}
 {%- endmacro %}
 
 
@@ -11,7 +11,7 @@
     A raw column in its declared type. Spark knows `typeof` while it plans, so that of these branches one is left, and of a column that has
     its declared type already nothing but the column. What a plain cast would cut is converted from its text, as in all formats.
 -#}
-{% macro _typed_value(d, value, type) -%}
+{% macro _typed_value(value, type) -%}
     {%- set raw = "typeof(" ~ value ~ ")" -%}
     {%- set same = "lower(" ~ raw ~ ") = lower(typeof(cast(null as " ~ type ~ ")))" -%}
     {%- set plain = "try_cast(" ~ value ~ " as " ~ type ~ ")" -%}

@@ -44,8 +44,7 @@
         {{ return("OK") }}
     {%- endif -%}
     {%- set rows = "(select " ~ cdc._changelog_columns(names, changes) ~ " from " ~ changes.relation ~ ")" -%}
-    {%- set quoted = [] -%}
-    {%- for name in names -%}{%- do quoted.append(cdc._quoted(name)) -%}{%- endfor -%}
+    {%- set quoted = cdc._quoted_all(names) -%}
     {%- set written = cdc._write_changes(spec, {
         "changes": {"relation": rows},
         "version": checkpoint.at,
@@ -61,10 +60,7 @@
     }) -%}
     {%- do cdc._drop_steps() -%}
     {%- if not written -%}
-        {%- do cdc._refuse_foreign_writes(target, checkpoint.at) -%}
-        {%- do exceptions.raise_compiler_error(
-            "cdc: another build wrote " ~ target ~ " while this one ran. Run it again when the other one is done."
-        ) -%}
+        {%- do cdc._refuse_other_writer(target, checkpoint.at) -%}
     {%- endif -%}
     {{ return("OK") }}
 {%- endmacro %}

@@ -54,7 +54,7 @@
             {%- do problems.append("has `to_version`, and an incremental model reads up to the newest version in every run."
                 ~ " Remove it, or materialize the model as `table`.") -%}
         {%- endif -%}
-        {%- if modules.re.sub("(?s)\\{\\{.*?\\}\\}|\\{%.*?%\\}|\\{#.*?#\\}|--[^\n]*", "", reader.raw_code) | trim -%}
+        {%- if cdc._text_around(reader.raw_code) -%}
             {%- do problems.append("has SQL around `cdc.changelog`, which would hold for its first build only. Put it into a model"
                 ~ " that reads this one.") -%}
         {%- endif -%}

@@ -303,12 +303,17 @@ from changes
 {%- endmacro %}
 
 
-{#- The one event of a version that has no `_events`: a full image, whose values are those of the version. -#}
+{#-
+    The one event of a version, or of a row of a table without a history, that has no `_events`: a full image, whose values are those of
+    the version.
+-#}
 {% macro _sole_event(spec, alias=none) -%}
     {%- set prefix = alias ~ "." if alias else "" -%}
-    {%- set kept = cdc._untracked(spec) -%}
-    {%- set fields = [prefix ~ "_seq", "'U' as _op", prefix ~ "_event_id"] -%}
-    {%- if spec.time == "_ts" -%}{%- do fields.append(prefix ~ "dbt_valid_from as _ts") -%}{%- endif -%}
+    {%- set kept = cdc._kept_columns(spec) -%}
+    {%- set fields = [prefix ~ ("_cdc_seq as _seq" if spec.lives else "_seq"), "'U' as _op", prefix ~ "_event_id"] -%}
+    {%- if spec.time == "_ts" -%}
+        {%- do fields.append(prefix ~ ("_cdc_updated_at" if spec.lives else "dbt_valid_from") ~ " as _ts") -%}
+    {%- endif -%}
     {%- do fields.append("cast(array() as array<string>) as _unset") -%}
     {%- if kept -%}
         {%- do fields.append("struct(" ~ cdc._column_list(kept, alias) ~ ") as _image") -%}

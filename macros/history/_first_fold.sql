@@ -144,7 +144,7 @@ events as (
     {%- endif -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set appended = adapter.appended(d.relation, split.raw_version, d.arrival, checkpoint.read_to) -%}
-    {%- set is_whole = appended and (appended[3] is none or appended[3] > checkpoint.read_to) -%}
+    {%- set is_whole = appended and not appended.is_behind(checkpoint.read_to) -%}
     {%- if is_whole and cdc._other_commits(d) == split.others -%}
         {{ return(none) }}
     {%- endif -%}

@@ -17,13 +17,7 @@ with arrived_events as (
         false as _is_move
         {%- endif %}
     from ({{ spec.events_sql }}) as source_events
-    where
-        {%- if amended %}
-        {{ cdc._is_new_row(spec.arrival, since, until, amended) }}
-        {%- else %}
-        {{ spec.arrival ~ " > " ~ cdc._number(since) if since is not none else "true" }}
-        {{ "and " ~ spec.arrival ~ " <= " ~ cdc._number(until) if until is not none }}
-        {%- endif %}
+    where {{ cdc._is_new_row(spec.arrival, since, until, amended) }}
 )
 {%- if finds_orphans %},
 

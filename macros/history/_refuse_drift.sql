@@ -8,7 +8,7 @@
     {#- `dbt retry` does not build a staging model again that was built of the other declaration. -#}
     {%- set build_again = "build the staging model again, too: dbt build --select +" ~ node.name ~ ". Or drop the table and its"
         ~ " final table and build them again from the raw events." -%}
-    {%- set had_time = "_ts" in cdc._struct_fields(cdc._item_type(types["_events"])) -%}
+    {%- set had_time = cdc._keeps_time(types) -%}
     {%- if had_time != ("_ts" in spec.types) -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built " ~ ("with" if had_time else "without") ~ " an event time, and its events have "
@@ -23,6 +23,12 @@
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
     {%- endif -%}
+{%- endmacro %}
+
+
+{#- Whether the events that a history keeps have a time. Names of untracked columns are in the same type. -#}
+{% macro _keeps_time(types) -%}
+    {{ return("_ts" in cdc._struct_fields(cdc._item_type(types["_events"]))) }}
 {%- endmacro %}
 
 

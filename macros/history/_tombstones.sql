@@ -117,8 +117,7 @@
     same time, and make the table.
 -#}
 {% macro _insert_tombstones(spec, found) -%}
-    {%- set rebuild = spec.get("rebuild") -%}
-    {%- if rebuild -%}
+    {%- if spec.rebuild -%}
         {%- call statement("create_tombstones") -%}
             create or replace table {{ spec.tombstones }} using {{ "iceberg" if cdc._is_iceberg(spec.tombstones) else "delta" }} as
             {{ found }}
@@ -136,7 +135,7 @@
         left anti join {{ spec.tombstones }} as known
             on
                 {{ cdc._same(spec.key_columns, "known", "found") }}
-                and {{ "known._op = found._op and known._seq = found._seq" if spec.get("recognizes") else "known._event_id = found._event_id" }}
+                and {{ "known._op = found._op and known._seq = found._seq" if spec.recognizes else "known._event_id = found._event_id" }}
     {%- endcall -%}
 {%- endmacro %}
 

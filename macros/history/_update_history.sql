@@ -37,8 +37,8 @@
     {%- if spec.rebuild -%}
         {%- do cdc._refuse_loss(spec, events) -%}
     {%- endif -%}
-    {%- set facts = cdc._event_facts(spec, events) -%}
-    {%- set rejected = cdc._rejected_events(spec, window, facts) -%}
+    {%- set found = cdc._event_facts(spec, events) -%}
+    {%- set facts = dict(found, rejected=cdc._rejected_events(spec, window, found)) -%}
     {#- A truncate changes as many rows as there are. -#}
     {%- set window = dict(window, few=window.few and not facts.truncates) -%}
     {%- for attempt in range(10) -%}
@@ -47,7 +47,7 @@
             {#- Another build has created the table again. -#}
             {{ return(none) }}
         {%- endif -%}
-        {%- set outcome = cdc._write_batch(spec, window, events, dict(facts, rejected=rejected), at, checkpoint) -%}
+        {%- set outcome = cdc._write_batch(spec, window, events, facts, at, checkpoint) -%}
         {%- if outcome -%}
             {%- do cdc._drop_steps() -%}
             {{ return(none if window.goes_on else outcome) }}
@@ -88,7 +88,7 @@
         window.few, scans_table=spec.rebuild
     ) -%}
     {%- set changed = cdc._change_facts(changes, "dbt_change_type") -%}
-    {%- set run = cdc._run_of_batch(spec, window, facts, changed, facts.rejected) -%}
+    {%- set run = cdc._run_of_batch(spec, window, facts, changed) -%}
     {#- Tombstones go first: if the run ends between both commits, the next one reads the same events again. -#}
     {%- set is_outdated = spec.rebuild and cdc._is_there(spec.tombstones) -%}
     {%- if changed.kinds.get("tombstone") or facts.truncates or is_outdated -%}
@@ -101,8 +101,7 @@
         {%- do cdc._commit_checkpoint(spec.relation, position, checkpoint) -%}
         {{ return("OK") }}
     {%- endif -%}
-    {%- set quoted = [] -%}
-    {%- for column in spec.columns -%}{%- do quoted.append(cdc._quoted(column)) -%}{%- endfor -%}
+    {%- set quoted = cdc._quoted_all(spec.columns) -%}
     {%- set written = cdc._write_changes(spec, {
         "changes": changes,
         "version": version,

@@ -11,18 +11,18 @@
 
 {#-
     What a batch read and did, for its checkpoint.
-      rejected   what `_rejected_events` says of the raw rows of the batch
+      facts   those of the new events, with `rejected`, what `_rejected_events` counted
 -#}
-{% macro _run_of_batch(spec, window, facts, changed, rejected) -%}
+{% macro _run_of_batch(spec, window, facts, changed) -%}
     {%- set done = dict(changed.effects, deleted=changed.effects.get("deleted", 0) + facts.truncate_events) -%}
     {%- set applied = done.get("inserted", 0) + done.get("updated", 0) + done.deleted + done.get("unchanged", 0) -%}
     {%- set counters = dict(
         done,
-        read=facts.good + rejected[0] + rejected[2],
+        read=facts.good + facts.rejected.quarantined + facts.rejected.erased,
         duplicate=facts.good - applied,
-        quarantined=rejected[0],
-        left_out=rejected[1],
-        erased=rejected[2],
+        quarantined=facts.rejected.quarantined,
+        left_out=facts.rejected.left_out,
+        erased=facts.rejected.erased,
         watermark_before=window.read_from,
         watermark_after=window.read_to,
     ) -%}
@@ -46,15 +46,16 @@
 
 
 {#-
-    How many raw rows of a batch are quarantined, how many are no change of a row, and how many belong to an erased key. Raw rows that
-    gave no event are decoded once more to tell these apart.
+    How many raw rows of a batch are `quarantined`, how many are `left_out`, as no change of a row, and how many belong to an `erased`
+    key. Raw rows that gave no event are decoded once more to tell these apart.
 -#}
 {% macro _rejected_events(spec, window, facts) -%}
     {#- The raw rows of a run are the resolver's to count, where there is one. -#}
-    {%- if spec.follows or not spec.declaration or window.raw_rows == facts.good -%}
-        {{ return([0, 0, 0]) }}
+    {%- set d = spec.declaration -%}
+    {%- if spec.follows or not d or (window.raw_rows == facts.good and not d.traits.several) -%}
+        {{ return({"quarantined": 0, "left_out": 0, "erased": 0}) }}
     {%- endif -%}
-    {{ return(run_query(cdc._bad_count(spec.declaration, window)).rows[0] | list) }}
+    {{ return(run_query(cdc._bad_count(d, window)).rows[0].dict()) }}
 {%- endmacro %}
 
 

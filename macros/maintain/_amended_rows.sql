@@ -78,7 +78,7 @@
         {%- do hashed.append("__cdc_new_" ~ loop.index ~ " is null") -%}
         {%- do hashed.append("__cdc_new_" ~ loop.index) -%}
     {%- endfor -%}
-    {%- for key in d.key_columns -%}{%- do hashed.append(cdc._quoted(key)) -%}{%- endfor -%}
+    {%- do hashed.extend(cdc._quoted_all(d.key_columns)) -%}
     {%- set highest = "9223372036854775807" -%}
 with current_rows as (
     {{ amended.rows }}
@@ -129,11 +129,4 @@ where size(__cdc_misfits) > 0 or not (struct({{ before | join(", ") }}) <=> stru
 {#- A WHERE clause of a condition that somebody wrote. Spark reads `from rows where (name)` as an alias with a column. -#}
 {% macro _meeting(where) -%}
     {{ return(" where ((" ~ where ~ "\n))") }}
-{%- endmacro %}
-
-
-{% macro _quoted_all(names) -%}
-    {%- set quoted = [] -%}
-    {%- for name in names -%}{%- do quoted.append(cdc._quoted(name)) -%}{%- endfor -%}
-    {{ return(quoted) }}
 {%- endmacro %}

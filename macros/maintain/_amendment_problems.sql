@@ -116,7 +116,7 @@
 
 
 {#- The columns that got a value that does not fit. -#}
-{% macro _misfits(subject, amended, step) -%}
+{% macro _misfits(amended, step) -%}
     {%- set problems = [] -%}
     {%- if amended.set -%}
         {%- for row in run_query("select misfit, count(*) from (select explode(__cdc_misfits) as misfit from " ~ step.relation

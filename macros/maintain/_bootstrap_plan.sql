@@ -69,11 +69,11 @@
     {%- endfor -%}
 
     {%- set stream_types = cdc._column_types(stream) -%}
-    {%- set position = cdc._as_position(d, "position", b.position, stream_types["_seq"], snapshot, at, plan.problems) -%}
+    {%- set position = cdc._as_position("position", b.position, stream_types["_seq"], snapshot, at, plan.problems) -%}
     {%- set stream_from = none if b.get("stream_from") is none
-        else cdc._as_position(d, "stream_from", b.stream_from, stream_types["_seq"], none, at, plan.problems) -%}
+        else cdc._as_position("stream_from", b.stream_from, stream_types["_seq"], none, at, plan.problems) -%}
     {%- if cdc._has_event_time(d) -%}
-        {%- set time = cdc._as_position(d, "time", b.time, stream_types["_ts"], snapshot, at, plan.problems) -%}
+        {%- set time = cdc._as_position("time", b.time, stream_types["_ts"], snapshot, at, plan.problems) -%}
         {%- do selected.append(time ~ " as _cdc_time") -%}
     {%- endif -%}
     {{ return(dict(
@@ -95,7 +95,7 @@
       given      an expression, or a list of them for the parts of a struct or an array
       snapshot   what its columns are those of; none where it has to be a value
 -#}
-{% macro _as_position(d, option, given, type, snapshot, at, problems) -%}
+{% macro _as_position(option, given, type, snapshot, at, problems) -%}
     {%- set fields = cdc._struct_fields(type) -%}
     {%- set item = cdc._item_type(type) -%}
     {%- set parts = cdc._parts(given) -%}

@@ -32,7 +32,7 @@
         ~ ") as found_entities where _entity_id is not null", true, scans_table=true) -%}
     {%- do cdc._refuse_takers(d, resolver, named) -%}
     {%- set parts = [cdc._entity_ranges(d, resolver, named.relation)] -%}
-    {%- if given -%}{%- do parts.append(cdc._unknown_key_ranges(d, resolver, given.relation)) -%}{%- endif -%}
+    {%- if given -%}{%- do parts.append(cdc._unknown_key_ranges(resolver, given.relation)) -%}{%- endif -%}
     {%- if moves -%}
         {%- do parts.append("select key_hash, explode(array(false, true)) as is_end, lower_bound, upper_bound, entity_id from "
             ~ moves.relation ~ " where is_free and entity_id is null") -%}
@@ -93,7 +93,7 @@ left anti join staying_entities using (_entity_id)
     {%- set rows = [] -%}
     {%- for key in keys -%}
         {%- set hash = cdc._key_hash(d, cdc._key_literals(d, key)) -%}
-        {%- do rows.append("select " ~ loop.index ~ " as place, " ~ hash ~ " as key_hash") -%}
+        {%- do rows.append("select " ~ loop.index ~ " as place, " ~ hash ~ " as key_hash" ~ cdc._mask_row(d)) -%}
     {%- endfor -%}
 with {{ cdc._key_marks(d, resolver) }}
 

@@ -9,7 +9,7 @@
             {%- do values.append(value ~ " as " ~ cdc._quoted(column)) -%}
         {%- endfor -%}
         {%- do found.append("select " ~ cdc._column_list(d.key_columns) ~ " from (select " ~ (values | join(", "))
-            ~ ") as given_key") -%}
+            ~ cdc._mask_row(d) ~ ") as given_key") -%}
     {%- endfor -%}
     {%- if where is not none -%}
         {%- do found.append("select " ~ columns ~ " from " ~ cdc._named_rows(subject) ~ cdc._meeting(where)) -%}
@@ -29,14 +29,24 @@
 {%- endmacro %}
 
 
-{#- The columns of a key as an operation names it, each with its value in its type. -#}
+{#-
+    The columns of a key as an operation names it, in the clear, each with the value that the tables hold. Those of masked columns are read
+    from `_mask_row`.
+-#}
 {% macro _key_literals(d, key) -%}
     {%- set values = {} -%}
     {%- for column in d.columns if column.name in d.key_columns -%}
-        {%- set value = cdc._literal(key[column.name] if key is mapping else key) -%}
-        {%- do values.update({column.name: "cast(" ~ value ~ " as " ~ column.type ~ ")"}) -%}
+        {%- set value = "cast(" ~ cdc._literal(key[column.name] if key is mapping else key) ~ " as " ~ column.type ~ ")" -%}
+        {%- do values.update({column.name: cdc._masked(value, column.type) if column.mask else value}) -%}
     {%- endfor -%}
     {{ return(values) }}
+{%- endmacro %}
+
+
+{#- A FROM clause of the one row that masks keys; empty where no key is masked. -#}
+{% macro _mask_row(d) -%}
+    {%- set masked = d.columns | selectattr("name", "in", d.key_columns) | selectattr("mask") | list -%}
+    {{ return(" from (" ~ cdc._mask_keys(d) ~ ") as mask_keys" if masked else "") }}
 {%- endmacro %}
 
 
@@ -114,7 +124,7 @@ group by _origin
     {%- for table in subject.tables if table.role == ("keys" if d.key_changes else "history" if d.history else "final") -%}
         {%- set texts = [] -%}
         {%- for name, type in cdc._column_types(table.relation).items() if type == "string" and not name.startswith("dbt_") -%}
-            {%- do texts.append(cdc._quoted(name)) -%}
+            {%- do texts.append("held." ~ cdc._quoted(name)) -%}
         {%- endfor -%}
         {%- if texts -%}
             {%- set found -%}

@@ -51,8 +51,8 @@
 {% macro _key_hash(d, columns) -%}
     {%- set parts = [cdc._literal(d.table)] -%}
     {%- for key in d.key_columns -%}
-        {%- set types = d.columns | selectattr("name", "equalto", key) | map(attribute="type") | list -%}
-        {%- set type = types[0] if types else "bigint" -%}
+        {%- set declared = d.columns | selectattr("name", "equalto", key) | first | default(none, true) -%}
+        {%- set type = cdc._table_type(declared) if declared else "bigint" -%}
         {%- if type == "timestamp" -%}
             {%- do parts.append("cast(unix_micros(" ~ columns[key] ~ ") as string)") -%}
         {%- elif type == "binary" -%}

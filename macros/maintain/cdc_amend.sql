@@ -27,7 +27,7 @@
     {%- if not problems -%}
         {%- set step = cdc._step({"relation": subject.base.relation, "is_large": true}, "amended_rows",
             cdc._amended_rows(subject, amended, where), scans_table=true) -%}
-        {%- do problems.extend(cdc._misfits(subject, amended, step)) -%}
+        {%- do problems.extend(cdc._misfits(amended, step)) -%}
     {%- endif -%}
     {%- if problems -%}
         {%- do cdc._drop_steps() -%}

@@ -51,11 +51,12 @@
 
 {#- The declarations that the arguments name. -#}
 {% macro _bootstrap_subjects(source, table) -%}
-    {%- set found, names, problems = [], [], [] -%}
+    {%- set found, names, declared, problems = [], [], [], [] -%}
     {%- for node in graph.sources.values() if (node.config.get("meta") or node.meta or {}).get("cdc") is not none -%}
         {%- set d = cdc._read_declaration(node) -%}
         {%- if d.bootstrap is not none -%}
             {%- do names.append(d.table) -%}
+            {%- do declared.append(d) -%}
             {%- if source in [none, node.source_name] and table in [none, node.name] -%}
                 {%- do problems.extend(d.problems) -%}
                 {%- do found.append(d) -%}
@@ -70,6 +71,7 @@
             ~ " has a `bootstrap`. " ~ ("These have one: " ~ (names | sort | join(", ")) ~ "." if names
             else "Declare it under `config.meta.cdc` of the source table.")) -%}
     {%- endif -%}
+    {%- do problems.extend(cdc._bootstrap_name_problems(declared)) -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
     {%- endif -%}

@@ -24,71 +24,72 @@
         {%- elif d.key_changes -%}
             {%- do log("cdc: " ~ node.name ~ " stays whole: rows that are followed through their keys are folded from all events", info=true) -%}
         {%- elif load_relation(relation) is not none -%}
-            {%- set t = cdc._traits_of_table(node, relation) -%}
-            {%- if older_than_days is not none and t.types["dbt_valid_to"] != "timestamp" -%}
+            {%- set spec = cdc._spec_of_table(node, relation) -%}
+            {%- if older_than_days is not none and spec.types["dbt_valid_to"] != "timestamp" -%}
                 {%- do exceptions.raise_compiler_error(
                     "cdc: " ~ node.name ~ " has no event time, so its versions have no age. Compact it by `keep_versions`."
                 ) -%}
             {%- endif -%}
-            {%- do cdc._compact_history(t, keep_versions, older_than_days, dry_run) -%}
+            {%- do cdc._compact_history(spec, keep_versions, older_than_days, dry_run) -%}
         {%- endif -%}
     {%- endfor -%}
 {%- endmacro %}
 
 
-{#- What _versions calls traits, read from a table that is there. -#}
-{% macro _traits_of_table(node, relation) -%}
+{#- The plan of a history, see `_history_spec`, made of the table itself: what the declaration says now does not matter. -#}
+{% macro _spec_of_table(node, relation) -%}
     {%- set types = cdc._column_types(relation) -%}
     {%- set keys = cdc._table_properties(relation)["cdc.keys"].split(", ") -%}
-    {%- set t = {"key_columns": keys, "value_columns": []} -%}
-    {%- set values = types.keys() | reject("in", cdc._history_columns(t)) | list -%}
+    {%- set values = types.keys() | reject("in", cdc._history_columns({"key_columns": keys, "value_columns": []})) | list -%}
     {%- set declaration = cdc._upstream_declaration(node) -%}
-    {%- do t.update({
+    {{ return({
+        "relation": relation,
+        "key_columns": keys,
         "value_columns": values,
         "tracked": (declaration.track_history_columns if declaration else []) or values,
         "types": types,
-        "time": "_seq" if types["dbt_valid_from"] == types["_seq"] and "_ts" not in types["_events"] else "_ts",
-        "target": relation,
+        "time": "_ts" if cdc._keeps_time(types) else "_seq",
         "lives": false,
+        "rebuild": false,
+        "recognizes": false,
         "tombstones": cdc._tombstones_of(relation),
-    }) -%}
-    {{ return(t) }}
+    }) }}
 {%- endmacro %}
 
 
-{% macro _compact_history(t, keep_versions, older_than_days, dry_run) -%}
-    {%- set compacted = cdc._compacted_versions(t, keep_versions, older_than_days) -%}
+{% macro _compact_history(spec, keep_versions, older_than_days, dry_run) -%}
+    {%- set compacted = cdc._compacted_versions(spec, keep_versions, older_than_days) -%}
     {%- set counts = run_query(
         compacted ~ " select count(*), count_if(_is_dropped) from ranked_versions"
     ).rows[0] -%}
     {%- do log(
-        "cdc: " ~ t.target.identifier ~ ": " ~ counts[1] ~ " of " ~ counts[0] ~ " versions "
+        "cdc: " ~ spec.relation.identifier ~ ": " ~ counts[1] ~ " of " ~ counts[0] ~ " versions "
         ~ ("would be dropped; run with dry_run: false" if dry_run else "are dropped"), info=true
     ) -%}
     {%- if counts[1] and not dry_run -%}
-        {%- set keys = cdc._column_list(t.key_columns) -%}
-        {%- set checkpoint = cdc._read_checkpoint(t.target) -%}
-        {%- do run_query("alter table " ~ t.target ~ " set tblproperties ('cdc.compacted' = 'true')") -%}
+        {%- set keys = cdc._column_list(spec.key_columns) -%}
+        {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+        {%- do run_query("alter table " ~ spec.relation ~ " set tblproperties ('cdc.compacted' = 'true')") -%}
         {%- set ends -%}
             {{ compacted }}
             select
                 {{ keys }},
                 'D' as _op,
                 _end._seq,
-                {{ "_end._ts," if t.time == "_ts" }}
+                {{ "_end._ts," if spec.time == "_ts" }}
                 _end._event_id
             from kept_marks
             where _end is not null and _first_id is null
         {%- endset -%}
-        {%- do cdc._insert_tombstones(t, ends) -%}
-        {%- set merge = cdc._merge(t.target, "(" ~ compacted ~ " select * from compacted_versions)", [
+        {%- do cdc._insert_tombstones(spec, ends) -%}
+        {%- set merge = cdc._merge(spec.relation, "(" ~ compacted ~ " select * from compacted_versions)", [
             "DBT_INTERNAL_DEST.dbt_scd_id = DBT_INTERNAL_SOURCE.dbt_scd_id",
-        ] + cdc._key_predicates(t.key_columns), [
+        ] + cdc._key_predicates(spec.key_columns), [
             {"when": "matched and DBT_INTERNAL_SOURCE._events is null", "then": "delete"},
             {"when": "matched", "then": "update", "columns": ["_events"]},
         ]) -%}
-        {%- do cdc._commit_with_checkpoint(t.target, checkpoint, "MERGE", merge) -%}
-        {%- do cdc._refuse_foreign_writes(t.target, checkpoint.at) -%}
+        {%- do cdc._commit_with_checkpoint(spec.relation, checkpoint, "MERGE", merge) -%}
+        {%- do cdc._refuse_foreign_writes(spec.relation, checkpoint.at) -%}
     {%- endif -%}
 {%- endmacro %}
 
@@ -97,16 +98,15 @@
     CTEs: `ranked_versions`, those that go marked; `kept_marks`, what stays of them, a row a key; `compacted_versions`, what a merge
     deletes (no _events) and the first versions that are left, with the marks.
 -#}
-{% macro _compacted_versions(t, keep_versions, older_than_days) -%}
-    {%- set keys = cdc._column_list(t.key_columns) -%}
-    {%- set untracked = cdc._untracked(t) -%}
-    {%- set unset = [] -%}
-    {%- for column in t.value_columns -%}{%- do unset.append(cdc._literal(column)) -%}{%- endfor -%}
+{% macro _compacted_versions(spec, keep_versions, older_than_days) -%}
+    {%- set keys = cdc._column_list(spec.key_columns) -%}
+    {%- set untracked = cdc._untracked(spec) -%}
+    {%- set unset = cdc._literals(spec.value_columns) -%}
 with remembering_versions as (
     select
         * except (_events),
-        coalesce(_events, array({{ cdc._sole_event(t) }})) as _events
-    from {{ t.target }}
+        coalesce(_events, array({{ cdc._sole_event(spec) }})) as _events
+    from {{ spec.relation }}
 ),
 
 numbered_versions as (
@@ -154,14 +154,14 @@ kept_marks as (
 
 compacted_versions as (
     select
-        {{ cdc._column_list(t.key_columns) }},
+        {{ cdc._column_list(spec.key_columns) }},
         dbt_scd_id,
         null as _events
     from ranked_versions
     where _is_dropped
     union all
     select
-        {{ cdc._column_list(t.key_columns, "versions") }},
+        {{ cdc._column_list(spec.key_columns, "versions") }},
         versions.dbt_scd_id,
         concat(
             array_compact(array(_end)),
@@ -171,13 +171,13 @@ compacted_versions as (
                     array_min(filter(_births, birth -> birth._cdc_created_at <=> _created))._seq as _seq,
                     'B' as _op,
                     cast(0 as bigint) as _event_id,
-                    {{ "_created as _ts," if t.time == "_ts" }}
+                    {{ "_created as _ts," if spec.time == "_ts" }}
                     cast(array({{ unset | join(", ") }}) as array<string>) as _unset
                     {%- if untracked %},
                     if(true, null, struct({{ cdc._column_list(untracked) }})) as _image
                     {%- endif %}
                 )),
-                cast(array() as {{ t.types["_events"] }})
+                cast(array() as {{ spec.types["_events"] }})
             ),
             transform(versions._events, event -> if(
                 event._op in ('I', 'U')
@@ -186,7 +186,7 @@ compacted_versions as (
                     event._seq,
                     event._op,
                     event._event_id,
-                    {{ "event._ts," if t.time == "_ts" }}
+                    {{ "event._ts," if spec.time == "_ts" }}
                     cast(array() as array<string>) as _unset
                     {%- if untracked %},
                     event._image
@@ -196,6 +196,6 @@ compacted_versions as (
             ))
         ) as _events
     from ranked_versions as versions
-    inner join kept_marks on versions.dbt_scd_id = kept_marks._first_id and {{ cdc._same(t.key_columns, "versions", "kept_marks") }}
+    inner join kept_marks on versions.dbt_scd_id = kept_marks._first_id and {{ cdc._same(spec.key_columns, "versions", "kept_marks") }}
 )
 {%- endmacro %}

@@ -38,7 +38,8 @@
         {%- set final_relation = cdc._relation_of(final) -%}
         {%- set final_commits = cdc._live_commits(final_relation) -%}
         {%- set later = [] -%}
-        {%- for commit in final_commits if commit.checkpoint.get("version", -1) >= first -%}
+        {%- for commit in final_commits
+            if commit.checkpoint.get("version") is not none and commit.checkpoint.version >= first -%}
             {%- do later.append(commit.version) -%}
         {%- endfor -%}
         {%- if later and later | min == final_commits | map(attribute="version") | min -%}

@@ -75,7 +75,7 @@ cross join (select max(_seq) as _last from {{ events.relation }} where _op = 'T'
 left anti join touched_keys on {{ cdc._same(spec.key_columns, "known", "touched_keys") }}
 where
     not {{ cdc._is_truncate_row(spec, "known") }}
-    and exists({{ "coalesce(known._events, array(" ~ cdc._sole_life_event(spec, "known") ~ "))" }}, event -> event._seq <= _last)
+    and exists({{ "coalesce(known._events, array(" ~ cdc._sole_event(spec, "known") ~ "))" }}, event -> event._seq <= _last)
 {%- endif %}
 union all
 select
@@ -124,7 +124,7 @@ state_events as (
             cast(null as string) as dbt_scd_id,
             _event_id,
             _events,
-            {{ cdc._sole_life_event(spec) }} as _sole_event
+            {{ cdc._sole_event(spec) }} as _sole_event
         ) as _state
     from known_lives
     where _is_in_order and not _is_truncate
@@ -139,7 +139,7 @@ unfolded_lives as (
     from (
         select
             *,
-            coalesce(_events, array({{ cdc._sole_life_event(spec) }})) as _remembered
+            coalesce(_events, array({{ cdc._sole_event(spec) }})) as _remembered
         from known_lives
         where not _is_in_order and not _is_truncate
     ) as remembering_lives
@@ -348,17 +348,4 @@ select
     {%- endif %}
     'U' as _op
 from sole_events
-{%- endmacro %}
-
-
-{#- The one event of a living row that has no `_events`: a full image, whose values are those of the row. -#}
-{% macro _sole_life_event(spec, alias=none) -%}
-    {%- set prefix = alias ~ "." if alias else "" -%}
-    {%- set fields = [prefix ~ "_cdc_seq as _seq", "'U' as _op", prefix ~ "_event_id"] -%}
-    {%- if spec.time == "_ts" -%}{%- do fields.append(prefix ~ "_cdc_updated_at as _ts") -%}{%- endif -%}
-    {%- do fields.append("cast(array() as array<string>) as _unset") -%}
-    {%- if spec.keeps_images and spec.value_columns -%}
-        {%- do fields.append(cdc._values_struct(spec, alias) ~ " as _image") -%}
-    {%- endif -%}
-    {{ return("struct(" ~ (fields | join(", ")) ~ ")") }}
 {%- endmacro %}

@@ -28,8 +28,8 @@
     {%- do cdc._keep_format_properties(node, target) -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
-    {%- if fingerprint is not none and checkpoint.get("fingerprint") == fingerprint
-        and not cdc._writes_since(target, checkpoint.written_at) -%}
+    {%- set is_own = checkpoint.get("version") is not none and not cdc._writes_since(target, checkpoint.written_at) -%}
+    {%- if is_own and fingerprint is not none and checkpoint.get("fingerprint") == fingerprint -%}
         {{ return("nothing new") }}
     {%- endif -%}
     {%- set seen = cdc._seen_history(history) -%}
@@ -43,7 +43,7 @@
     {%- set version = checkpoint.at -%}
     {%- if checkpoint.get("columns") != position.columns -%}
         {%- do cdc._refuse_other_source(node, cdc._column_types(target), false) -%}
-        {%- set columns = cdc._final_types(node, seen.types) -%}
+        {%- set columns = cdc._final_types(seen.types) -%}
         {%- set declaration = cdc._upstream_declaration(node) -%}
         {%- do cdc._evolve(target, columns, renames=declaration.renames if declaration else {}) -%}
         {%- set version = cdc._table_version(target) -%}
@@ -52,13 +52,12 @@
     {%- do cdc._refuse_other_columns(node, target, history, names, seen.types) -%}
     {%- set follows = "_entity_id" in seen.types -%}
     {%- set reads_changes = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
-        and checkpoint.get("version") is not none and checkpoint.version <= position.version and not follows
-        and not cdc._writes_since(target, checkpoint.written_at) -%}
-    {%- if reads_changes and not cdc._writes_since(history, checkpoint.version) -%}
+        and is_own and checkpoint.version <= position.version and not follows -%}
+    {%- set writes = cdc._writes_since(history, checkpoint.version) if reads_changes else none -%}
+    {%- if reads_changes and not writes -%}
         {{ return("nothing new") }}
     {%- endif -%}
-    {%- set published = cdc._published_changes(history, cdc._writes_since(history, checkpoint.version))
-        if reads_changes else none -%}
+    {%- set published = cdc._published_changes(history, writes) if reads_changes else none -%}
     {%- set few = published is not none or (reads_changes and cdc._is_small(history)) -%}
     {%- set changes = published -%}
     {%- set predicates = [] -%}
@@ -77,7 +76,7 @@
         ) -%}
     {%- endif -%}
     {%- set outcome = cdc._write_current(spec, node, changes, {
-        "version": version, "names": names, "position": position, "few": few, "selected": cdc._final_columns(node, names) if published,
+        "version": version, "names": names, "position": position, "few": few, "selected": cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) if published,
         "checkpoint": checkpoint, "predicates": predicates,
     }) -%}
     {%- do cdc._drop_steps() -%}
@@ -113,8 +112,7 @@
         {%- do cdc._commit_checkpoint(spec.relation, batch.position, batch.checkpoint) -%}
         {{ return("OK") }}
     {%- endif -%}
-    {%- set columns = [] -%}
-    {%- for name in batch.names -%}{%- do columns.append(cdc._quoted(name)) -%}{%- endfor -%}
+    {%- set columns = cdc._quoted_all(batch.names) -%}
     {%- set selected = (batch.selected or columns) | join(", ") -%}
     {%- set source = "(select " ~ selected ~ ", _current_op, _is_known from " ~ changes.relation
         ~ " where _current_op is not null)" -%}
@@ -127,9 +125,9 @@
             "columns": batch.names,
             "new_rows": "_current_op = 'U'",
             "touched": facts.touched,
-            "is_touched": cdc._touched_rows(spec, changes) if facts.touched and not node.config.get("incremental_predicates") else none,
+            "is_touched": cdc._touched_rows(spec, changes) if facts.touched else none,
             "merge": cdc._merge(spec.relation, source,
-                cdc._key_predicates(spec.key_columns) + cdc._as_list(node.config.get("incremental_predicates")) + batch.get("predicates", []), [
+                cdc._key_predicates(spec.key_columns) + batch.get("predicates", []), [
                 {"when": "matched and DBT_INTERNAL_SOURCE._current_op = 'D'", "then": "delete"},
                 {"when": "matched", "then": "update", "columns": columns},
                 {"when": "not matched and DBT_INTERNAL_SOURCE._current_op = 'U'", "then": "insert", "columns": columns},
@@ -139,11 +137,7 @@
         }) -%}
     {%- endif -%}
     {%- if not written -%}
-        {%- do cdc._refuse_foreign_writes(spec.relation, batch.version) -%}
-        {#- The rows hold for the version that they were computed for. -#}
-        {%- do exceptions.raise_compiler_error(
-            "cdc: another build wrote " ~ spec.relation ~ " while this one ran. Run it again when the other one is done."
-        ) -%}
+        {%- do cdc._refuse_other_writer(spec.relation, batch.version) -%}
     {%- endif -%}
     {{ return("OK") }}
 {%- endmacro %}
@@ -198,7 +192,7 @@
 
 
 {#- The columns of a history that its final table has, with their types. -#}
-{% macro _final_types(node, types) -%}
+{% macro _final_types(types) -%}
     {%- set columns = {} -%}
     {%- for name, type in types.items() if name not in cdc._history_columns({"key_columns": [], "value_columns": []}) -%}
         {%- do columns.update({name: type}) -%}
@@ -207,10 +201,13 @@
 {%- endmacro %}
 
 
-{#- The columns of a final table as expressions over those of a history. -#}
-{% macro _final_columns(node, names) -%}
+{#-
+    The columns of a final table as expressions over those that it is made of.
+      renamed   name and expression of those that are called otherwise there
+-#}
+{% macro _final_columns(node, names, renamed={}) -%}
     {%- set declaration = cdc._upstream_declaration(node) -%}
-    {%- set computed = dict(declaration.partition_by if declaration else {}, _cdc_updated_at="dbt_updated_at") -%}
+    {%- set computed = dict(declaration.partition_by if declaration else {}, **renamed) -%}
     {%- set columns = [] -%}
     {%- for name in names -%}
         {%- do columns.append((computed[name] ~ " as " if name in computed else "") ~ cdc._quoted(name)) -%}

@@ -24,7 +24,8 @@
     {%- do cdc._begin_load(spec, window) -%}
     {%- set new_events = cdc._new_events(spec, window.read_from, window.read_to, window.amended) -%}
     {%- set events = cdc._step(spec, "events", new_events, window.few) -%}
-    {%- set facts = cdc._event_facts(spec, events) -%}
+    {%- set found = cdc._event_facts(spec, events) -%}
+    {%- set facts = dict(found, rejected=cdc._rejected_events(spec, window, found)) -%}
     {%- set has_truncates = facts.truncates > 0 -%}
     {#- A truncate changes as many rows as there are. -#}
     {%- set window = dict(window, few=window.few and not has_truncates) -%}
@@ -38,9 +39,7 @@
         splits=not window.few
     ) -%}
     {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(batch_spec, events, known), window.few) -%}
-    {%- set run = cdc._run_of_batch(
-        spec, window, facts, cdc._change_facts(changes, "_current_op"), cdc._rejected_events(spec, window, facts)
-    ) -%}
+    {%- set run = cdc._run_of_batch(spec, window, facts, cdc._change_facts(changes, "_current_op")) -%}
     {%- set names = cdc._table_types(spec.relation).keys() | list -%}
     {%- set outcome = cdc._write_current(spec, node, changes, {
         "version": checkpoint.at,
@@ -48,19 +47,8 @@
         "position": dict(window.position, run=run),
         "checkpoint": checkpoint,
         "few": window.few,
-        "selected": cdc._life_expressions(node, names),
+        "selected": cdc._final_columns(node, names),
     }) -%}
     {%- do cdc._drop_steps() -%}
     {{ return(none if window.goes_on else outcome) }}
-{%- endmacro %}
-
-
-{#- The columns of the table as expressions over those of the fold. -#}
-{% macro _life_expressions(node, names) -%}
-    {%- set d = cdc._upstream_declaration(node) -%}
-    {%- set columns = [] -%}
-    {%- for name in names -%}
-        {%- do columns.append((d.partition_by[name] ~ " as " if d and name in d.partition_by else "") ~ cdc._quoted(name)) -%}
-    {%- endfor -%}
-    {{ return(columns) }}
 {%- endmacro %}

@@ -84,7 +84,7 @@
 
 {#- The partitions that had, or have, a current row which changed since a version of the history. -#}
 {% macro _touched_partitions(node, history, parts, read, now) -%}
-select distinct {{ cdc._final_columns(node, parts) | join(", ") }}
+select distinct {{ cdc._final_columns(node, parts, {"_cdc_updated_at": "dbt_updated_at"}) | join(", ") }}
 from {{ cdc._row_images(history, read + 1, now) }}
 where
     _cdc_is_latest
@@ -118,7 +118,7 @@ left anti join ({{ new_rows }}) as new_rows on {{ cdc._same(parts, "former", "ne
     {%- for name, type in cdc._column_types(target).items() -%}{%- do known.update({name | lower: type}) -%}{%- endfor -%}
     {%- set added = [] -%}
     {%- set changed = [] -%}
-    {%- for name, type in cdc._final_types(node, types).items() -%}
+    {%- for name, type in cdc._final_types(types).items() -%}
         {%- if name | lower not in known -%}
             {%- do added.append(cdc._quoted(name) ~ " " ~ type) -%}
         {%- elif known[name | lower] != type -%}

@@ -1,5 +1,5 @@
 {#-
-    The body of a final table: the current row of each living key of a history. Of a staging model where the source is declared
+    The body of a final table: the current row of each key that is not deleted of a history. Of a staging model where the source is declared
     with `history: false`.
 
     It is one plain SELECT of all rows that the table is to have. What a run changes of them is computed, and written, by the hooks of
@@ -62,6 +62,10 @@
         {%- elif strategy == "insert_overwrite" and not cdc._is_parquet(node) and not cdc._as_list(node.config.get("partition_by")) -%}
             {%- do problems.append(at ~ "it has `incremental_strategy: insert_overwrite` and no `partition_by`, which would write"
                 ~ " the whole table in every run. Name its partition columns, or use `merge`.") -%}
+        {%- endif -%}
+        {%- if node.config.get("incremental_predicates") -%}
+            {%- do problems.append(at ~ "it has `incremental_predicates`. A row that is known and that they leave out would be written"
+                ~ " a second time. Remove them: a batch is compared with the rows of its keys only.") -%}
         {%- endif -%}
         {%- if not keys -%}
             {%- do problems.append(at ~ "it has no `unique_key`. Name the columns of the key.") -%}

@@ -105,12 +105,20 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set is_committed = cdc._commit_position(relation, position, last.at) -%}
-    {%- do cdc._refuse_foreign_writes(relation, last.at) -%}
-    {%- if not is_committed -%}
-        {%- do exceptions.raise_compiler_error(
-            "cdc: another build wrote " ~ relation ~ " while this one ran. Run it again when the other one is done."
-        ) -%}
+    {%- if is_committed -%}
+        {%- do cdc._refuse_foreign_writes(relation, last.at) -%}
+    {%- else -%}
+        {%- do cdc._refuse_other_writer(relation, last.at) -%}
     {%- endif -%}
+{%- endmacro %}
+
+
+{#- For a run whose commit was not made: its rows hold for the version that they were computed from. -#}
+{% macro _refuse_other_writer(relation, version) -%}
+    {%- do cdc._refuse_foreign_writes(relation, version) -%}
+    {%- do exceptions.raise_compiler_error(
+        "cdc: another build wrote " ~ relation ~ " while this one ran. Run it again when the other one is done."
+    ) -%}
 {%- endmacro %}
 
 

@@ -184,7 +184,7 @@
     the resolver whether to read all of them, and not those of later arrivals alone: where somebody else wrote its table, the raw table or
     its `arrival` is another one, or rows were appended with an arrival that was read already.
 -#}
-{% macro sparkcdc__batch_position() -%}
+{% macro sparkcdc__batch_position(looks=3) -%}
     {%- if not cdc._resolves(model) or cdc._reads_a_part() -%}
         {{ return(none) }}
     {%- endif -%}
@@ -203,18 +203,18 @@
         {%- set last = own.get("read_to") -%}
         {%- set is_asked = last is not none and own.get("raw_version") is not none and cdc._is_noted_of(own, position.raw_id) -%}
         {%- set appended = cdc._appended(d, last, own.raw_version) if is_asked else none -%}
-        {%- if own != checkpoint or (appended and appended[3] is not none and appended[3] <= last) -%}
+        {%- if own != checkpoint or (appended and appended.is_behind(last)) -%}
             {%- do reads_all.append(true) -%}
         {%- endif -%}
         {%- set newest = run_query("select max(" ~ d.arrival ~ ") filter (where " ~ cdc._may_be_of_table(d) ~ ") "
             ~ cdc._from_new_rows(d, last)).rows[0][0] -%}
-        {%- if cdc._raw_version(d) != position.raw_version -%}
-            {#- What was appended meanwhile would come with an arrival that was read, by this version. -#}
-            {{ return(cdc.sparkcdc__batch_position()) }}
+        {%- if cdc._raw_version(d) != position.raw_version and looks > 1 -%}
+            {#- See `_new_data`. -#}
+            {{ return(cdc.sparkcdc__batch_position(looks - 1)) }}
         {%- endif -%}
         {%- do position.update({"read_to": last if newest is none else newest}) -%}
     {%- endif -%}
-    {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0}) }}
+    {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0, "version": checkpoint.get("at")}) }}
 {%- endmacro %}
 
 

@@ -9,9 +9,9 @@
     {%- endif -%}
     {%- if cdc._knows_partition(reader) -%}
         {%- set appended = cdc._appended_since(reader) -%}
-        {%- if appended[3] is none -%}
-            {%- if cdc._is_far_behind(reader, appended[2]) -%}
-                {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, raw_version=appended[2]), reader.checkpoint) -%}
+        {%- if appended.lowest is none -%}
+            {%- if cdc._is_far_behind(reader, appended.version) -%}
+                {%- do cdc._commit_checkpoint(reader.target, dict(reader.checkpoint, raw_version=appended.version), reader.checkpoint) -%}
             {%- endif -%}
             {{ return(true) }}
         {%- elif not cdc._shares_partition(reader.declaration) -%}
@@ -44,7 +44,7 @@
 {#- Whether the log tells of rows, since a table read its raw table, that lie before the place that it has read to. -#}
 {% macro _got_rows_behind(reader) -%}
     {%- set appended = cdc._appended_since(reader) -%}
-    {{ return(appended is not none and appended[3] is not none and appended[3] <= reader.checkpoint.read_to) }}
+    {{ return(appended is not none and appended.is_behind(reader.checkpoint.read_to)) }}
 {%- endmacro %}
 
 

@@ -48,16 +48,14 @@
     {%- elif read_to is not none -%}
         {%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}
     {%- endif -%}
-    {%- if not nothing_new -%}
-        {%- if spec.declaration and spec.declaration.on_bad_event == "fail" -%}
-            {#- All of a load is looked at before the first part of it is written. -#}
-            {%- do cdc._refuse_bad_events(spec, read_from, read_to if last_part else none) -%}
-        {%- endif -%}
-        {%- if overlap and read_to is not none -%}
-            {#- How many rows the next run sees again: where it sees more, some came late. -#}
-            {%- do position.update({"overlapping":
-                run_query("select count(*) " ~ cdc._from_new_rows(d, read_to - overlap, read_to)).rows[0][0]}) -%}
-        {%- endif -%}
+    {%- if spec.declaration and spec.declaration.on_bad_event == "fail" and not (nothing_new and spec.follows) -%}
+        {#- All of a load is looked at before the first part of it is written. Rows without an arrival are never anything new. -#}
+        {%- do cdc._refuse_bad_events(spec, read_from, read_to if last_part else none) -%}
+    {%- endif -%}
+    {%- if overlap and read_to is not none and not nothing_new -%}
+        {#- How many rows the next run sees again: where it sees more, some came late. -#}
+        {%- do position.update({"overlapping":
+            run_query("select count(*) " ~ cdc._from_new_rows(d, read_to - overlap, read_to)).rows[0][0]}) -%}
     {%- endif -%}
     {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
     {%- set raw_rows = part.raw_rows if part else raw_rows -%}
@@ -153,24 +151,27 @@
     (`raw_rows`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of decoding. Rows that
     were appended with an arrival that was read already are read as well, where the log tells of them.
 -#}
-{% macro _new_data(spec, read_from, raw_version, is_part=false) -%}
+{% macro _new_data(spec, read_from, raw_version, is_part=false, looks=3) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
         {%- set is_asked = read_from is not none and raw_version is not none -%}
         {%- set appended = cdc._appended(d, read_from, raw_version) if is_asked else none -%}
-        {%- set is_behind = appended and appended[3] is not none and appended[3] <= read_from -%}
+        {%- set is_behind = appended and appended.is_behind(read_from) -%}
         {#- Of a load that goes on in parts the log of later commits tells only what came behind it. -#}
         {%- if appended and not is_behind and not is_part -%}
-            {{ return({"read_from": read_from, "read_to": appended[0], "raw_rows": appended[1], "raw_version": appended[2]}) }}
+            {{ return({
+                "read_from": read_from, "read_to": appended.highest, "raw_rows": appended.rows, "raw_version": appended.version
+            }) }}
         {%- endif -%}
         {%- set asked_from, asked_since = read_from, raw_version -%}
-        {%- set read_from = appended[3] - 1 if is_behind else read_from -%}
+        {%- set read_from = appended.lowest - 1 if is_behind else read_from -%}
         {%- set raw_version = cdc._raw_version(d) -%}
         {%- set asked = "select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(d, read_from) -%}
         {%- set found = run_query(asked).rows[0] -%}
-        {%- if cdc._raw_version(d) != raw_version -%}
-            {#- What was appended meanwhile would come with an arrival that was read, by this version. -#}
-            {{ return(cdc._new_data(spec, asked_from, asked_since, is_part)) }}
+        {%- if cdc._raw_version(d) != raw_version and looks > 1 -%}
+            {#- By this version, what was appended meanwhile would come behind what was read, and be read again. Where commits never
+                pause, that is what happens. -#}
+            {{ return(cdc._new_data(spec, asked_from, asked_since, is_part, looks - 1)) }}
         {%- endif -%}
         {%- if found[0] is not none -%}{%- do cdc._number(found[0], d) -%}{%- endif -%}
         {%- set reads_snapshot = read_from is none or read_from < cdc._before_arrivals() -%}
@@ -290,12 +291,7 @@ select
 from identified_events
 where
     _reason is not null
-    {%- if read_from is not none and not spec.follows %}
-    and _arrived > {{ cdc._number(read_from) }}
-    {%- endif %}
-    {%- if read_to is not none and not spec.follows %}
-    and _arrived <= {{ cdc._number(read_to) }}
-    {%- endif %}
+    {{ "and (_arrived is null or " ~ cdc._is_new_row("_arrived", read_from, read_to) ~ ")" if not spec.follows }}
 group by _reason
 order by events desc, _reason
 limit 5

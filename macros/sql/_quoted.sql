@@ -13,6 +13,22 @@
 {%- endmacro %}
 
 
+{#- Each name of a list, quoted. -#}
+{% macro _quoted_all(names) -%}
+    {%- set quoted = [] -%}
+    {%- for name in names -%}{%- do quoted.append(cdc._quoted(name)) -%}{%- endfor -%}
+    {{ return(quoted) }}
+{%- endmacro %}
+
+
+{#- Each text of a list as a literal. -#}
+{% macro _literals(texts) -%}
+    {%- set literals = [] -%}
+    {%- for text in texts -%}{%- do literals.append(cdc._literal(text)) -%}{%- endfor -%}
+    {{ return(literals) }}
+{%- endmacro %}
+
+
 {#- `a`, `b`, `c`, each behind an alias where one is given. -#}
 {% macro _column_list(names, alias=none) -%}
     {%- set prefix = alias ~ "." if alias else "" -%}

@@ -241,7 +241,7 @@ class DbtProject:
             commits = newest_commits(folder, 1)
             if not commits:
                 self.folders[relation] = None  # dropped, or made elsewhere
-            return str(commits[0]["id"]) if commits else None
+            return commits[0]["id"] if commits else None
         return _listing(folder) if isinstance(folder, Path) else None
 
     def _place_of(self, relation: str) -> tuple[str, Place] | None:

@@ -16,8 +16,6 @@ FORMATS = (
     "canal",
     "delta_cdf",
 )
-# Formats whose events carry neither their order nor their operation in a place of their own.
-WITHOUT_ORDER = ("flagged",)
 ON_BAD_EVENT = ("quarantine", "fail")
 
 # Names that end up in file names, model names and Jinja: dbt's own rule.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,4 +184,13 @@ class TestBatchOrder:
         arrives(2, 4)
         _, log = run_dbt_and_capture(["build"], expect_pass=False)
         assert "app.orders brings batch 2 again, after batch 3" in log
+        assert versions() == 3
+
+        # A row without an arrival is a bad event like any other, although it is never a new one.
+        project.run_sql(f"delete from {orders} where batch = 4")
+        project.run_sql(f"insert into {orders} values (1, 's4', '1', 4, 'U', 4, null)")
+        declared = Path(project.project_root, "models", "sources.yml")
+        declared.write_text(declared.read_text().replace("batch_order: nr", "on_bad_event: fail"))
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        assert "  - no arrival: 1 event" in log
         assert versions() == 3

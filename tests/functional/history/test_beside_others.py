@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from dbt.adapters.sparkcdc.settings_scope import scoped
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.changes import WRITES, Changes, events_of
+from tests.functional.history.tables import FINAL, histories, rows
 from tests.functional.oracle import Event
 
 Execute = Callable[..., None]
@@ -157,3 +160,146 @@ class TestBesideOthers(Changes):
         assert len(messages) == 1 and "another program wrote" in messages[0]
         run_dbt(["build"])
         self.check(project, self.events)
+
+
+SOURCES = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    config: {meta: {cdc: {keys: [id], arrival: seq}}}
+    tables:
+      - name: items
+        config: {meta: {cdc: {format: flagged, sequence_by: seq, operation: op, where: seq > 0}}}
+        columns: &columns [{name: id, data_type: int}, {name: a, data_type: string}]
+      - name: moving
+        config: {meta: {cdc: {format: wal2json_v2, key_changes: true}}}
+        columns: *columns
+"""
+KEYS = """
+from dbt_spark_cdc.keys import resolve_keys
+
+
+def model(dbt, session):
+    dbt.config(materialized="incremental", incremental_strategy="merge", unique_key="_event_id")
+    return resolve_keys(dbt, session, dbt.ref("stg_moving"))
+"""
+# The events say `id` and `a` in this order.
+NEWEST = """
+    select id, max_by(a, seq)
+    from (
+        select
+            cast(get_json_object(value, '$.columns[0].value') as int) as id,
+            get_json_object(value, '$.columns[1].value') as a,
+            seq
+        from {s}.moving
+    ) as events
+    group by id
+    order by id
+"""
+RESOLVED = "select id, a from {s}.moving_final order by id"
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("package")
+class TestBusyTables:
+    """Others commit to the raw tables all the time, and to the table of a resolver."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {
+            "sources.yml": SOURCES,
+            "stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
+            "stg_moving.sql": "{{ cdc.events(source('app', 'moving')) }}",
+            "moving_keys.py": KEYS,
+            "moving_final.sql": FINAL.format(read="moving_history"),
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(items_history="stg_items", moving_history="moving_keys")
+
+    def test_builds_end_and_are_right(
+        self, project: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        schema = project.test_schema
+        project.run_sql(
+            f"create table {schema}.items (id int, a string, op string, seq bigint) using delta"
+        )
+        project.run_sql(f"create table {schema}.moving (value string, seq bigint) using delta")
+        numbers = iter(range(1, 1000))
+
+        def arrive(table: str) -> None:
+            seq = next(numbers)
+            columns = [{"name": "id", "value": seq % 7}, {"name": "a", "value": str(seq)}]
+            event = {"action": "I", "lsn": f"0/{seq:x}", "schema": "public", "table": "moving"}
+            event |= {"timestamp": "2026-01-01 00:00:00+00", "columns": columns}
+            row = f"{seq % 7}, '{seq}', 'U'" if table == "items" else f"'{json.dumps(event)}'"
+            spark.sql(f"insert into {schema}.{table} values ({row}, {seq})")
+
+        for table in ("items", "moving"):
+            arrive(table)
+        run_dbt(["build"])
+        looks = []
+        execute = Cursor.execute
+
+        def busy(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            execute(cursor, sql, bindings)
+            found = re.search(
+                r"select max\(seq\).* from \S+\.(items|moving)\b", sql.replace("`", "")
+            )
+            if found:
+                looks.append(found[1])
+                arrive(found[1])
+
+        arrive("items")
+        arrive("moving")
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", busy)
+            run_dbt(["build"])
+        assert 2 <= looks.count("items") <= 6 and 2 <= looks.count("moving") <= 6, looks
+        run_dbt(["build"])
+        newest = "select id, max_by(a, seq) from {s}.items group by id order by id"
+        current = "select id, a from {s}.items_history where _seq_end is null order by id"
+        assert rows(project, current) == rows(project, newest)
+        assert rows(project, RESOLVED) == rows(project, NEWEST)
+        self.another_build_resolves(project, spark, monkeypatch, arrive)
+
+    def another_build_resolves(
+        self,
+        project: Any,
+        spark: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        arrive: Callable[[str], None],
+    ) -> None:
+        """What was resolved with an older version of the table is not merged."""
+        schema = project.test_schema
+        keys = f"{schema}.moving_keys"
+        execute, came = Cursor.execute, []
+        last = rows(project, f"describe history {keys} limit 1")[0]
+        checkpoint = next(str(value) for value in last if str(value).startswith('{"'))
+
+        def beside(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            if not came and merges(sql, "moving_keys"):
+                came.append(sql)
+                with scoped(spark, {CHECKPOINT: checkpoint}):
+                    spark.sql(f"update {keys} set a = a")
+            execute(cursor, sql, bindings)
+
+        left = f"{schema}.moving_keys__dbt_tmp_0"
+        project.run_sql(f"create table {left} using delta as select 1 as a")
+        [log] = {Path(p).parent for p in spark.table(left).inputFiles()}
+        for file in Path(str(log).removeprefix("file:"), "_delta_log").glob("*.json"):
+            os.utime(file, (1_700_000_000, 1_700_000_000))
+        arrive("moving")
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", beside)
+            results = run_dbt(["build", "--select", "+moving_final"], expect_pass=False)
+        assert len(came) == 1
+        messages = [result.message for result in results if result.status == "error"]
+        assert len(messages) == 1 and "another build wrote" in messages[0]
+        run_dbt(["build", "--select", "+moving_final"])
+        assert rows(project, RESOLVED) == rows(project, NEWEST)
+        # The batch of the build that failed is left, and one of long ago is not.
+        tables = [row[1] for row in rows(project, f"show tables in {schema} like 'moving_keys__*'")]
+        assert len(tables) == 1 and tables != ["moving_keys__dbt_tmp_0"]

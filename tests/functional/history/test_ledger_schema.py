@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +21,26 @@ sources:
         config:
           meta:
             cdc: {format: flagged, keys: [id], sequence_by: seq, operation: op, arrival: batch}
-        columns: [{name: id, data_type: bigint}, {name: a, data_type: string}]
+        columns: &columns [{name: id, data_type: bigint}, {name: a, data_type: string}]
+      - name: pets
+        config: {meta: {cdc: {format: wal2json_v1, keys: [id], arrival: batch, history: false}}}
+        columns: *columns
 """
+
+
+def transaction(lsn: int, *ids: int) -> str:
+    """A message of wal2json with several changes."""
+    change = {
+        "kind": "insert",
+        "schema": "public",
+        "table": "pets",
+        "columnnames": ["id", "a"],
+        "columntypes": ["bigint", "text"],
+    }
+    changes = [change | {"columnvalues": [number, "a"]} for number in ids]
+    at = {"timestamp": "2026-01-01 10:00:00+00", "nextlsn": f"0/{lsn}", "xid": lsn}
+    # `run_sql` takes single braces for places of its own.
+    return json.dumps(at | {"change": changes}).replace("{", "{{").replace("}", "}}")
 
 
 class TestLedgerSchema:
@@ -41,6 +60,8 @@ class TestLedgerSchema:
             "sources.yml": SOURCES,
             "stg_items.sql": "{{ cdc.events(source('app', 'items')) }}",
             "items_final.sql": FINAL.format(read="items_history"),
+            "stg_pets.sql": "{{ cdc.events(source('app', 'pets')) }}",
+            "pets_final.sql": FINAL.format(read="stg_pets"),
         }
 
     @pytest.fixture(scope="class")
@@ -57,6 +78,7 @@ class TestLedgerSchema:
         project.run_sql(
             f"create table {table} (id bigint, op string, seq int, a string, batch int) using delta"
         )
+        project.run_sql(f"create table {schema}_raw.pets (value string, batch int) using delta")
         yield table
         for name in (f"{schema}_raw", f"{schema}_built"):
             project.run_sql(f"drop schema if exists {name} cascade")
@@ -65,8 +87,18 @@ class TestLedgerSchema:
         self, project: Any, raw: str
     ) -> None:
         project.run_sql(f"insert into {raw} values (1, 'I', 1, 'a', 1), (2, 'I', 2, 'b', 1)")
+        pets = raw.replace("items", "pets")
+        project.run_sql(f"insert into {pets} values ('{transaction(1, 1)}', 1)")
         run_dbt(["build"])
         found = rows(project, "select id, a from {s}_built.items_final order by id")
         assert found == [(1, "a"), (2, "b")]
-        ledger = rows(project, "select node, events_read from {s}.cdc_runs")
-        assert ledger == [("items_history", 2)]
+        ledger = rows(project, "select node, events_read from {s}.cdc_runs order by node")
+        assert ledger == [("items_history", 2), ("pets_final", 1)]
+
+        # As many events as raw rows, and one of the rows has none.
+        project.run_sql(f"insert into {pets} values ('{transaction(2, 2, 3)}', 2), ('broken', 2)")
+        run_dbt(["build", "--select", "+pets_final"])
+        counted = (
+            "select events_read, events_quarantined from {s}.cdc_runs where watermark_after = 2"
+        )
+        assert rows(project, counted) == [(3, 1)]

@@ -333,6 +333,7 @@ class TestMask:
         self.folders_are_private(spark, warehouse, root)
         self.changes_are_refused(project, spark)
         self.everything_wrong_is_told_at_once(project)
+        self.masked_keys_are_erased(project, spark)
 
     def folders_are_private(self, spark: Any, warehouse: Path, root: Path) -> None:
         """Other users of the machine read neither tables nor what Spark spills and logs."""
@@ -424,3 +425,27 @@ class TestMask:
         ):
             assert message in str(refusal.value)
         assert "not a name" not in str(refusal.value)
+
+    def masked_keys_are_erased(self, project: Any, spark: Any) -> None:
+        """Who erases names a key in the clear, and tables whose keys are masked go on."""
+        write_file(SOURCES, project.project_root, "models", "sources.yml")
+        for table, key in (("clerks", ANNA), ("staff", CARL)):
+            args = json.dumps({"table": f"app.{table}", "keys": [key], "dry_run": False})
+            run_dbt(["run-operation", "cdc_erase", "--args", args])
+        again = (str(ANNA), "anna@clear.example", "1931-07-14", None, None, "Rome", 30, "U")
+        bert = (str(BERT), "bert@clear.example", None, None, None, "Rome", 31, "I")
+        finn = (30, "{}", buyer("c", 40, None, person(FINN, "finn", "Rome")))
+        self.arrive(
+            spark,
+            project.test_schema,
+            [again, bert],
+            [finn],
+            [(30, staff("U", 20, person(CARL, "anna", "Rome"), old=CARL))],
+        )
+        run_dbt(["build"])
+        assert rows(project, "select id, city from {s}.clerks where _cdc_deleted_at is null") == [
+            (hashed(BERT), "Rome")
+        ]
+        cities = rows(project, "select id, city from {s}.buyers order by city")
+        assert cities == [(hashed(EVA), "Bonn"), (hashed(FINN), "Rome")]
+        assert rows(project, "select id from {s}.staff") == []

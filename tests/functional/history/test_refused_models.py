@@ -40,7 +40,10 @@ PROBLEMS = {
     "stacked_history": [MISSED],
     "odd_history": [f"it has `{option}`;" for option in ODD],
     "hooked_history": [f"its hook `{HOOK}` changes rows that later events are applied to."],
-    "brief_final": [f"its hook `{HOOK}` changes rows that later events are applied to."],
+    "brief_final": [
+        f"its hook `{HOOK}` changes rows that later events are applied to.",
+        "it has `incremental_predicates`. A row that is known and that they leave out would be",
+    ],
 }
 
 
@@ -65,6 +68,7 @@ class TestRefusedModels:
             "stg_stacked.sql": stacked,
             "east_final.sql": FINAL.format(read="east_history"),
             "brief_final.sql": f'{{{{ config(post_hook="{HOOK}") }}}}'
+            + "{{ config(incremental_predicates=['a > 0']) }}"
             + FINAL.format(read="stg_brief"),
         }
 

@@ -167,6 +167,26 @@ def compaction_pays(folder: Place, version: int) -> bool:
     return bool(files - size // LARGE_FILE_BYTES >= MOST_SMALL_FILES)
 
 
+class Appended(NamedTuple):
+    """What was appended to a table since a version.
+
+    Attributes:
+        highest: The largest value of the column among the new rows; None without one.
+        rows: The number of new rows. Where some lie behind, neither of the two counts them.
+        version: The version that this was read at.
+        lowest: The smallest value of all that was appended; None where nothing was.
+    """
+
+    highest: int | None
+    rows: int
+    version: int
+    lowest: int | None
+
+    def is_behind(self, position: int) -> bool:
+        """Returns whether something was appended that does not lie after a position."""
+        return self.lowest is not None and self.lowest <= position
+
+
 def appended(
     folder: Place,
     version: int,
@@ -174,7 +194,7 @@ def appended(
     after: int,
     partition: Sequence[str] = (),
     table: str | None = None,
-) -> tuple[int | None, int, int, int | None] | None:
+) -> Appended | None:
     """Returns what was appended to a table since a version, from the statistics of its files.
 
     Args:
@@ -188,10 +208,8 @@ def appended(
             where nobody knows it, they are read each time.
 
     Returns:
-        The largest value of the column, None without a new row; the number of rows; the version
-        that this was read at; the smallest value of all that was appended. Where that one does not
-        lie after `after`, the first two miss some rows. None where only a query can tell: rows were
-        changed or new ones deleted, a file has no statistics, or the log ends before the version.
+        None where only a query can tell: rows were changed or new ones deleted, a file has no
+        statistics, or the log ends before the version.
     """
     try:
         log = folder / "_delta_log"
@@ -216,7 +234,7 @@ def appended(
                 if least > after:
                     largest = most if largest is None else max(largest, most)
                     rows += records
-        return largest, rows, newest, smallest
+        return Appended(largest, rows, newest, smallest)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -34,6 +34,7 @@ from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import quoted
 from dbt.adapters.sparkcdc.delta_log import (
+    Appended,
     appended,
     compaction_pays,
     last_write,
@@ -254,8 +255,14 @@ class SparkCdcAdapter(SparkAdapter):
         if (known := self._iceberg(table)) is not None:
             commits, are_all = iceberg.commits_since(known, version)
             return {"commits": commits, "are_all": are_all}
-        gap = self.newest_commits(table, 1)[0]["version"] - version
-        found = self.newest_commits(table, gap) if gap > 0 else []
+        # Without a log at hand each look is a job of Spark.
+        limit = 1 if self.logged_version(table) is not None else 100
+        while True:
+            found = self.newest_commits(table, limit)
+            gap = found[0]["version"] - version
+            if gap <= limit or len(found) < limit:
+                break
+            limit = gap  # in one listing, for somebody may commit between two
         later = [commit for commit in found if commit["version"] > version]
         return {"commits": later, "are_all": len(later) >= gap}
 
@@ -369,7 +376,7 @@ class SparkCdcAdapter(SparkAdapter):
     @available.parse_none
     def appended(
         self, table: str, version: int, column: str, after: int, partition: Sequence[str] = ()
-    ) -> list[Any] | None:
+    ) -> Appended | None:
         """Reads what was appended to a Delta table without a query.
 
         Args:
@@ -385,8 +392,7 @@ class SparkCdcAdapter(SparkAdapter):
         folder = self._delta_place(table)
         if folder is None:
             return None
-        found = appended(folder, version, column, after, partition, self.table_id(table))
-        return None if found is None else list(found)
+        return appended(folder, version, column, after, partition, self.table_id(table))
 
     @available.parse_none
     def table_bytes(self, table: str) -> int | None:
@@ -595,9 +601,7 @@ class SparkCdcAdapter(SparkAdapter):
         if found is None or found[0] != writes:
             return None
         handle = self.connections.get_thread_connection().handle
-        step = steps.show(
-            handle.spark, "published", handle.spark.createDataFrame(*found[1:]), found[1]
-        )
+        step = steps.show("published", handle.spark.createDataFrame(*found[1:]), found[1])
         handle.steps.append(step.relation)
         return step
 
@@ -743,9 +747,14 @@ class SparkCdcAdapter(SparkAdapter):
             "spark.databricks.delta.write.txnAppId": "dbt-spark-cdc",
             "spark.databricks.delta.write.txnVersion": str(version + 1),
         }
+
+        def written(maintenance: list[str]) -> tuple[bool, bool]:
+            later = self.commits_since(table, version)["commits"]
+            return written_alone(later, version, checkpoint, maintenance)
+
         # A clone has the numbers of the table that it was made of: they may be ahead.
         for more in (fence, {}):
-            if written_alone(self._commits(table, version), version, checkpoint, maintenance)[1]:
+            if written(maintenance)[1]:
                 return False
             try:
                 run(settings | more)
@@ -753,10 +762,9 @@ class SparkCdcAdapter(SparkAdapter):
                 if not is_conflict(exc):
                     raise
                 # A store can refuse a commit that it has: the answer got lost, and it was repeated.
-                if not written_alone(self._commits(table, version), version, checkpoint, [])[0]:
+                if not written([])[0]:
                     return False
-            later = self._commits(table, version)
-            ours, others = written_alone(later, version, checkpoint, maintenance)
+            ours, others = written(maintenance)
             if ours:
                 self._compact_if_it_pays(table)
                 return not others
@@ -802,11 +810,6 @@ class SparkCdcAdapter(SparkAdapter):
                 # Somebody else writes, or compacts: the next batch does.
                 if not is_conflict(exc):
                     raise
-
-    def _commits(self, table: str, since: int) -> list[Any]:
-        """The commits of a table after a version; at least the last one."""
-        newest = self.logged_version(table)
-        return self.newest_commits(table, 100 if newest is None else max(1, newest - since))
 
     @available.parse_none
     def is_there(self, table: str) -> bool:

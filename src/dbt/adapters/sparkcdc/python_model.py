@@ -61,7 +61,8 @@ def compile_model(compiled_code: str, raw_code: str, file: Path) -> CodeType:
     before, found, after = compiled_code.partition(raw_code)
     if found and not before.strip():
         compiled_code = "\n" * _leading_lines(file, raw_code) + raw_code + after
-    return compile(compiled_code, str(file), "exec")
+    # Not with this module's own `from __future__ import annotations`.
+    return compile(compiled_code, str(file), "exec", dont_inherit=True)
 
 
 def as_frame(spark: SparkSession, result: Any) -> DataFrame:

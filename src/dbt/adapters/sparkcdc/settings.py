@@ -147,7 +147,7 @@ def _page_size(memory: str) -> dict[str, str]:
 
     Spark's default follows the heap, 64 MiB of 4 GiB. Each sort and each broadcast table takes a
     page for its first row, and Java cannot move objects of that size: the small batches of a
-    process that stays held a gigabyte of them. A row that is longer gets a page of its own.
+    long-running process held a gigabyte of them. A row that is longer gets a page of its own.
 
     A page is an array that fills one region of G1 with its header. Some bytes more would take two,
     and Spark, which counts without the header, would use twice the memory that it takes itself to

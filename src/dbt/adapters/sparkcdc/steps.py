@@ -62,7 +62,7 @@ def keep(spark: SparkSession, name: str, frame: DataFrame, few: bool) -> Step:
     if rows is not None and remote.is_remote(spark):
         rows = with_all_buffers(rows)
     kept = frame.localCheckpoint() if rows is None else spark.createDataFrame(rows, frame.schema)
-    return show(spark, name, kept, rows)
+    return show(name, kept, rows)
 
 
 def planned_apart(spark: SparkSession, name: str, frame: DataFrame) -> Step:
@@ -81,7 +81,7 @@ def planned_apart(spark: SparkSession, name: str, frame: DataFrame) -> Step:
     plan = frame._jdf.queryExecution()
     session = spark._jsparkSession
     rows = session.internalCreateDataFrame(plan.toRdd(), frame._jdf.schema(), False)
-    return show(spark, name, DataFrame(rows, spark), None)
+    return show(name, DataFrame(rows, spark), None)
 
 
 def with_all_buffers(rows: pa.Table) -> pa.Table:
@@ -118,11 +118,10 @@ def _nullable(kind: Any, inside: bool = False) -> Any:
     return kind
 
 
-def show(spark: SparkSession, name: str, frame: DataFrame, rows: pa.Table | None) -> Step:
+def show(name: str, frame: DataFrame, rows: pa.Table | None) -> Step:
     """Shows a computed result as a temporary view.
 
     Args:
-        spark: The session of the node.
         name: What the rows are.
         frame: The result.
         rows: Its rows, where this process has them.

@@ -35,7 +35,7 @@
     {%- set window = {"read_from": 8, "read_to": 9, "raw_rows": 1000, "few": true, "position": {"read_to": 9}} -%}
     {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
     {%- set facts = {
-        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "rejected": [0, 0, 0], "bounds": some_keys(spec),
+        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "rejected": {"quarantined": 0, "left_out": 0, "erased": 0}, "bounds": some_keys(spec),
     } -%}
     {%- do cdc._write_batch(spec, window, events, facts, 7, {"tombstones": true}) -%}
     {{ return(statements()) }}
@@ -90,7 +90,7 @@
     {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(spec, events, known), true) -%}
     {%- set names = cdc._life_columns(spec) -%}
     {%- do cdc._write_current(spec, node, changes, {
-        "version": 7, "names": names, "position": {}, "few": true, "selected": cdc._life_expressions(node, names), "checkpoint": {},
+        "version": 7, "names": names, "position": {}, "few": true, "selected": cdc._final_columns(node, names), "checkpoint": {},
     }) -%}
     {{ return(statements()) }}
 {%- endmacro %}
@@ -104,7 +104,10 @@
 
 
 {#- The type of `_events`; what an image holds plays no part. -#}
-{% macro events_type() -%}
+{% macro events_type(d=none) -%}
+    {%- if d and not cdc._has_event_time(d) -%}
+        {{ return("array<struct<_seq:bigint,_op:string,_event_id:bigint,_unset:array<string>,_image:struct<created_ts:string>>>") }}
+    {%- endif -%}
     {{ return("array<struct<_seq:bigint,_op:string,_event_id:bigint,_ts:timestamp,_unset:array<string>,_image:struct<a:int>>>") }}
 {%- endmacro %}
 

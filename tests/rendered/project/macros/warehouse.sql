@@ -27,7 +27,7 @@
 {% macro history_types(d) -%}
     {%- set types = event_types(d) -%}
     {%- do types.update({
-        "_seq_end": types["_seq"], "dbt_valid_from": "timestamp", "dbt_valid_to": "timestamp", "_events": events_type(),
+        "_seq_end": types["_seq"], "dbt_valid_from": "timestamp", "dbt_valid_to": "timestamp", "_events": events_type(d),
     }) -%}
     {%- if not (model.config.meta or {}).get("old") -%}{%- do types.update({"_cdc_is_latest": "boolean"}) -%}{%- endif -%}
     {%- set values = d.columns | map(attribute="name") | list -%}

@@ -4,9 +4,7 @@ with arrived_events as (
         *,
         explode(if(`_old_id` is null, array(false), array(false, true))) as _is_move
     from (select * from app.events_debezium) as source_events
-    where
-        _arrived > 8
-        and _arrived <= 9
+    where _arrived > 8 and _arrived <= 9
 )
 
 select

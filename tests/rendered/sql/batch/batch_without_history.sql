@@ -4,9 +4,7 @@ with arrived_events as (
         *,
         false as _is_move
     from (select * from app.events_flagged_images) as source_events
-    where
-        _arrived > 8
-        and _arrived <= 9
+    where _arrived > 8 and _arrived <= 9
 )
 
 select

@@ -4,9 +4,7 @@ with new_events as (
             *,
             false as _is_move
         from (select * from app.events_flagged_keyless) as source_events
-        where
-            true
-
+        where true
     )
 
     select

@@ -4,9 +4,7 @@ with new_events as (
             *,
             explode(if(`_old_id` is null, array(false), array(false, true))) as _is_move
         from (select * from app.events_maxwell) as source_events
-        where
-            true
-
+        where true
     )
 
     select

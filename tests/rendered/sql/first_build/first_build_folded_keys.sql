@@ -15,9 +15,7 @@ from (
                 *,
                 false as _is_move
             from (select * from app.events_flagged) as source_events
-            where
-                true
-                and _arrived <= 9
+            where _arrived <= 9
         )
 
         select

@@ -4,9 +4,7 @@ with new_events as (
             *,
             false as _is_move
         from (select * from app.events_flagged) as source_events
-        where
-            true
-            and _arrived <= 9
+        where _arrived <= 9
     )
 
     select

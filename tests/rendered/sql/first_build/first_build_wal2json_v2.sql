@@ -4,9 +4,7 @@ with new_events as (
             *,
             explode(if(`_ended_entity_id` is null, array(false), array(false, true))) as _is_move
         from (select * from app.resolved_wal2json_v2) as source_events
-        where
-            true
-            and _resolved <= 9
+        where _resolved <= 9
     )
 
     select

@@ -95,6 +95,18 @@
 {% macro default__set_batch_position(position) %}{% endmacro %}
 
 
+{% macro write_batch(sql, written, batch) %}
+  {{ return(adapter.dispatch('write_batch', 'dbt')(sql, written, batch)) }}
+{% endmacro %}
+
+
+{% macro default__write_batch(sql, written, batch) %}
+  {% call statement('main') %}
+    {{ sql }}
+  {% endcall %}
+{% endmacro %}
+
+
 {% macro keep_batch_position(position) %}
   {{ return(adapter.dispatch('keep_batch_position', 'dbt')(position)) }}
 {% endmacro %}
@@ -171,7 +183,9 @@
   {% endif %}
   {% set existing = load_relation(this) %}
   {% set merges = existing is not none and not existing.is_view and not should_full_refresh() %}
-  {% set written = this.incorporate(path={'identifier': this.identifier ~ '__dbt_tmp'}) if merges else this %}
+  {# Another build of the same model may run, and has rows of its own. #}
+  {% set batch_name = this.identifier ~ '__dbt_tmp_' ~ (invocation_id | replace('-', '')) %}
+  {% set written = this.incorporate(path={'identifier': batch_name}) if merges else this %}
   {% set file_format = dbt_spark_validate_get_file_format(config.get('file_format', 'delta')) %}
   {% set strategy = dbt_spark_validate_get_incremental_strategy(config.get('incremental_strategy') or 'append', file_format) %}
   {% if strategy in ['insert_overwrite', 'microbatch'] and config.get('partition_by') %}
@@ -202,13 +216,7 @@
       {% set sql = dbt_spark_get_incremental_sql(
         strategy, written, this, existing, config.get('unique_key'), config.get('incremental_predicates')
       ) %}
-      {# After the columns were added: a commit of new columns alone must not say that their rows are there. #}
-      {% if position is not none %}
-        {% do set_batch_position(position) %}
-      {% endif %}
-      {% call statement('main') %}
-        {{ sql }}
-      {% endcall %}
+      {% do write_batch(sql, written, batch) %}
       {% call statement('drop_relation') %}
         drop table if exists {{ written }}
       {% endcall %}
