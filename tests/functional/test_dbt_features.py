@@ -235,10 +235,10 @@ class TestDbtFeatures:
     def test_looking_writes_nothing(self, dbt_project: Any) -> None:
         before = self.versions(dbt_project)
         run_dbt(["compile"])
-        for node in ("items_final", "alone_final"):
-            results = run_dbt(["show", "--select", node])
-            table = results.results[0].agate_table
-            assert sorted(row["a"] for row in table.rows) == ["new", "y", "z"]
+        results = run_dbt(["show", "--select", "items_final", "alone_final"]).results
+        assert {result.node.name for result in results} == {"items_final", "alone_final"}
+        for result in results:
+            assert sorted(row["a"] for row in result.agate_table.rows) == ["new", "y", "z"]
         query = "select id from {{ ref('items_history') }} where dbt_valid_to is not null"
         results = run_dbt(["show", "--inline", query])
         assert [int(row[0]) for row in results.results[0].agate_table.rows] == [1]

@@ -46,10 +46,12 @@ class TestSimpleMaterializations(BaseSimpleMaterializations):
     pass
 
 
+@pytest.mark.soak
 class TestSingularTests(BaseSingularTests):
     pass
 
 
+@pytest.mark.soak
 class TestSingularTestsEphemeral(BaseSingularTestsEphemeral):
     pass
 
@@ -58,14 +60,17 @@ class TestEmpty(BaseEmpty):
     pass
 
 
+@pytest.mark.soak
 class TestEphemeral(BaseEphemeral):
     pass
 
 
+@pytest.mark.soak
 class TestGenericTests(BaseGenericTests):
     pass
 
 
+@pytest.mark.soak
 class TestAdapterMethod(BaseAdapterMethod):
     pass
 
@@ -171,10 +176,12 @@ class TestUnitTestingTypes(BaseUnitTestingTypes):
         ]
 
 
+@pytest.mark.soak
 class TestTypeBigInt(BaseTypeBigInt):
     pass
 
 
+@pytest.mark.soak
 class TestTypeNumeric(BaseTypeNumeric):
     def numeric_fixture_type(self) -> str:
         return "decimal(28,6)"

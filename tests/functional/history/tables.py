@@ -32,6 +32,22 @@ def rows(project: Any, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in found]
 
 
+def unexplained(project: Any, audit: str) -> int:
+    """How many of the events that were read an audit finds nowhere; 0 is right."""
+    query = (
+        "select events_read - events_applied - events_duplicate - events_superseded"
+        f" - events_quarantined from {{s}}.{audit}"
+    )
+    [(count,)] = rows(project, query)
+    return count
+
+
+def writes(project: Any, table: str) -> int:
+    """How many commits a Delta table has, beside those that only set properties."""
+    found = rows(project, f"describe history {{s}}.{table}")
+    return len([row for row in found if row[4] != "SET TBLPROPERTIES"])
+
+
 def append(spark: Any, table: str, arriving: Sequence[Any], columns: Any) -> None:
     """Writes rows to a Delta table, which is made where there is none.
 

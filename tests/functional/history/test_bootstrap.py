@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -168,7 +169,8 @@ class TestOneAnswer:
         assert self.scans(project, "_arrived > 1") == 1 and self.scans(project, "true") == 2
         # The rows are still there, and are read again.
         versions = rows(project, "select * from {s}.overlapping_history order by all")
-        run_dbt(["build", "--full-refresh"])
+        read = ["+overlapping_history", "+alone_final"]
+        run_dbt(["build", "--full-refresh", "--select", *read])
         assert rows(project, "select * from {s}.overlapping_history order by all") == versions
         self.check(project, "alone", expected)
 
@@ -511,6 +513,22 @@ sources:
               bootstrap: {pets}
         columns: *columns
 """
+# Another table of the same events.
+MORE = """
+      - name: {name}
+        identifier: people
+        config:
+          meta:
+            cdc:
+              format: flagged
+              keys: [id]
+              sequence_by: seq
+              event_time: at
+              operation: op
+              arrival: batch
+              bootstrap: {bootstrap}
+        columns: *columns
+"""
 SOUND = {
     "from": "{{ target.schema }}.people_export",
     "position": "10",
@@ -535,9 +553,12 @@ class Operation:
         return histories(people_history="stg_people")
 
     @staticmethod
-    def declared(people: dict[str, Any] | None, pets: dict[str, Any]) -> str:
+    def declared(people: dict[str, Any] | None, pets: dict[str, Any], **more: Any) -> str:
         given = {"people": json.dumps(people), "pets": json.dumps(pets)}
-        return OPERATION.format(**given)
+        text = OPERATION.format(**given)
+        for name, bootstrap in more.items():
+            text += MORE.format(name=name, bootstrap=json.dumps(bootstrap))
+        return text
 
     @pytest.fixture(scope="class")
     def prepared(self, package: None, project: Any) -> Any:
@@ -553,8 +574,11 @@ class Operation:
         )
         return project
 
-    def declare(self, project: Any, people: dict[str, Any] | None, pets: Any = None) -> None:
-        text = self.declared(people, PETS if pets is None else pets)
+    def declare(
+        self, project: Any, people: dict[str, Any] | None, pets: Any = None, **more: Any
+    ) -> None:
+        """Declares the snapshots of the two tables, and of more of them by name."""
+        text = self.declared(people, PETS if pets is None else pets, **more)
         write_file(text, project.project_root, "models", "sources.yml")
 
     def arrive(self, project: Any, batch: int, *events: tuple[int, int, str, str]) -> None:
@@ -609,8 +633,23 @@ class TestRefused(Operation):
         assert "no declared table app.nobody has a `bootstrap`. These have one: app.people" in said
         assert "`table: people` without `source`." in refused(table="people")
 
+        meta = {"cdc": {"format": "flagged", "keys": ["id"], "sequence_by": "seq"}}
+        meta["cdc"] |= {"operation": "op", "bootstrap": {"from": "a.b", "position": "1"}}
+        table = {"config": {"meta": meta}, "columns": [{"name": "id", "data_type": "int"}]}
+        names = {"eu": "shop_orders", "eu_shop": "orders"}
+        twins = [
+            {"name": source, "tables": [{"name": name, **table}]} for source, name in names.items()
+        ]
+        declared = yaml.safe_dump({"version": 2, "sources": twins})
+        write_file(declared, prepared.project_root, "models", "twins.yml")
+        said = refused()
+        assert "eu.shop_orders and eu_shop.orders: they start from snapshots (`bootstrap`)" in said
+        Path(prepared.project_root, "models", "twins.yml").unlink()
+
     def test_what_does_not_fit_is_refused_at_once(self, prepared: Any) -> None:
         schema = prepared.test_schema
+        missing = f"(select name as person from {schema}.people_export)"
+        prepared.run_sql(f"create view {schema}.keyless_export as select * from {missing}")
         self.declare(
             prepared,
             SOUND
@@ -621,6 +660,8 @@ class TestRefused(Operation):
                 "columns": {"name": "nmae"},
             },
             PETS | {"from": f"{schema}.nowhere"},
+            birds=SOUND | {"from": f"{schema}.keyless_export"},
+            bees=SOUND | {"from": {"format": "csv", "path": "/nowhere"}},
         )
         said = refused()
         for problem in (
@@ -629,15 +670,12 @@ class TestRefused(Operation):
             "`time` (7) cannot be compared with the `_ts` of the events, a timestamp",
             "`columns` of `name` (nmae) cannot be computed from the snapshot's columns (id, name",
             "app.pets (models/sources.yml): `bootstrap`: `from` cannot be read. Spark says: [TABLE",
+            "the snapshot has no key column `id`; it has person.",
+            "the snapshot has no column `name`; it has person. Say under `columns`",
+            "`from` cannot be read. Spark says: [PATH_NOT_FOUND]",
         ):
             assert problem in said, problem
-        assert "5 problem(s)" in said
-        missing = f"(select name as person from {schema}.people_export)"
-        prepared.run_sql(f"create view {schema}.keyless_export as select * from {missing}")
-        self.declare(prepared, SOUND | {"from": f"{schema}.keyless_export"})
-        said = refused(source="app", table="people")
-        assert "the snapshot has no key column `id`; it has person." in said
-        assert "the snapshot has no column `name`; it has person. Say under `columns`" in said
+        assert "8 problem(s)" in said
         twice = f"select * from {schema}.people_export union all select 1, 'x', null"
         prepared.run_sql(f"create view {schema}.twice_export as {twice}")
         prepared.run_sql(
@@ -647,35 +685,25 @@ class TestRefused(Operation):
             prepared,
             SOUND | {"from": f"{schema}.twice_export"},
             PETS | {"from": f"{schema}.no_export", "position": "version"},
+            birds=SOUND | {"from": f"{schema}.twice_export", "position": "version"},
         )
         said = refused()
         assert "1 key(s) of the snapshot have several rows, such as {1}." in said
         assert "the snapshot has no rows, and so no position." in said
-        self.declare(
-            prepared,
-            SOUND | {"from": f"{schema}.twice_export", "position": "version"},
-            PETS | {"from": {"format": "csv", "path": "/nowhere"}},
-        )
-        said = refused()
-        assert "`from` cannot be read. Spark says: [PATH_NOT_FOUND]" in said
-        self.declare(prepared, SOUND | {"from": f"{schema}.twice_export", "position": "version"})
-        assert "`position` is NULL in 1 of 4 rows." in refused(source="app", table="people")
+        assert "`position` is NULL in 1 of 4 rows." in said
         copies = f"show tables in {schema} like 'cdc_bootstrap*'"
         assert prepared.run_sql(copies, fetch="all") == []
 
     def test_a_gap_is_refused_with_the_positions(self, prepared: Any) -> None:
-        self.declare(prepared, SOUND)
-        assert "the stream has no event yet. Events between them may be" in refused(
-            table="people", source="app"
-        )
         self.arrive(prepared, 1, (4, 13, "I", "dan"), (2, 14, "D", ""))
-        said = refused(source="app", table="people")
-        assert "the snapshot is at 10, and the stream begins after it, with an event at 13." in said
-        self.declare(prepared, SOUND | {"stream_from": 11})
-        said = refused(source="app", table="people")
-        assert (
-            "at 10, and the stream begins after it, at 11 (`stream_from`). Events between" in said
-        )
+        self.declare(prepared, SOUND, birds=SOUND | {"stream_from": 11})
+        said = refused(source="app")
+        for problem in (
+            "the snapshot is at 10, and the stream begins after it, with an event at 13.",
+            "the stream has no event yet. Events between them may be",
+            "at 10, and the stream begins after it, at 11 (`stream_from`). Events between",
+        ):
+            assert problem in said, problem
         self.declare(prepared, SOUND | {"stream_from": 10})
         assert "app.people starts from 3 rows at 10" in operate(source="app", table="people")
         prepared.run_sql(f"drop table {prepared.test_schema}.cdc_bootstrap__app_people")

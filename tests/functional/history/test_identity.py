@@ -220,22 +220,21 @@ class TestIdentity:
 
         def seen() -> dict[str, list[tuple[Any, ...]]]:
             # A final table that is rebuilt has no column that is not declared any more.
-            found = {n: self.current(story, n, "id, a, city") for n in TABLES}
+            found = {n: self.current(story, n, "id, a, city") for n in TABLES if n != "sent_again"}
             return found | {
                 f"{n}_history": [version[:5] for version in self.versions(story, n)]
                 for n in ("whole", "partial", "envelope")
             }
 
         before = seen()
-        run_dbt(["build", "--full-refresh"])
+        run_dbt(["build", "--full-refresh", "--exclude", "stg_sent_again+"])
         after = seen()
         for name in before:
-            if name != "sent_again":
-                ties = [row for row in before[name] if row[0] == 4]
-                assert [row for row in after[name] if row[0] != 4] == [
-                    row for row in before[name] if row[0] != 4
-                ], name
-                assert len([row for row in after[name] if row[0] == 4]) == len(ties), name
+            ties = [row for row in before[name] if row[0] == 4]
+            assert [row for row in after[name] if row[0] != 4] == [
+                row for row in before[name] if row[0] != 4
+            ], name
+            assert len([row for row in after[name] if row[0] == 4]) == len(ties), name
 
 
 REPLACED = """

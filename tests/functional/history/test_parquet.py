@@ -156,7 +156,12 @@ class TestPlainParquet:
         self.check(project)
         assert files
 
+    @pytest.mark.soak
     def test_amendments(self, project: Any, spark: Any, package: None) -> None:
+        """They are events of the history, which the files follow."""
+        regions = {5: "a", 6: "b", 7: "c"}
+        events = [(key, 1, "I", region, "x", 1) for key, region in regions.items()]
+        self.build(project, spark, 6, *events)
         for table, build, args in (
             ("by_region", [], {"where": "region = 'a'", "set": {"region": "'moved'"}}),
             ("whole", ["--full-refresh"], {"where": "region = 'b'", "delete": True}),

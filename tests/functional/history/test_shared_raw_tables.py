@@ -87,9 +87,13 @@ class TestPassedBy:
         newest = "describe history {{s}}.{} limit 1"
         return {name: rows(project, newest.format(name))[0][0] for name in self.tables}
 
-    def looks(self) -> list[str]:
-        """Builds all; returns the queries for what arrived in the topic."""
-        _, log = run_dbt_and_capture(["--debug", "build"])
+    def looks(self, project: Any) -> list[str]:
+        """Builds all, and nothing is written; returns the queries for what arrived in the topic."""
+        before = self.versions(project)
+        results, log = run_dbt_and_capture(["--debug", "build"])
+        messages = {result.node.name: result.message for result in results}
+        assert messages["items_history"] == messages["moving_history"] == "nothing new"
+        assert self.versions(project) == before
         return [line for line in log.splitlines() if "max(offset)" in line]
 
     def test_only_who_is_concerned_looks(self, project: Any, spark: Any, package: None) -> None:
@@ -100,14 +104,12 @@ class TestPassedBy:
 
         # Nobody's event: one look, for all.
         self.send(project, spark, ("others", 1, "x"))
-        (look,) = self.looks()
+        (look,) = self.looks(project)
         assert "contains(cast(`value` as string), 'moving')" in look
-        assert self.written(project) == {}
 
-        self.send(project, spark, ("lone", 3, "z"))
-        assert set(self.written(project)) == {"lone_final"}
         self.send(project, spark, ("items", 3, "z"), ("others", 2, "y"))
-        assert set(self.written(project)) == {"items_history", "items_final"}
+        self.send(project, spark, ("lone", 3, "z"))
+        assert set(self.written(project)) == {"items_history", "items_final", "lone_final"}
         self.send(project, spark, ("moving", 3, "z"))
         assert set(self.written(project)) == {"moving_resolved", "moving_history"}
         for table in ("items_final", "lone_final", "moving_history"):
@@ -126,8 +128,6 @@ class TestPassedBy:
             assert messages["items_history"] != "nothing new"
             return {name for name in views if messages[name] == "nothing new"}
 
-        self.send(project, spark, ("items", 3, "z"), ("lone", 3, "z"))
-        assert kept() == views
         # The types of the raw table are those of the views.
         project.run_sql(f"alter table {project.test_schema}.topic add columns (more string)")
         self.send(project, spark, ("items", 3, "z"), ("lone", 3, "z"))
@@ -142,10 +142,8 @@ class TestPassedBy:
         others = spark.range(first, first + many).selectExpr("'{}' as value", "id as offset")
         others.write.format("delta").mode("append").saveAsTable(topic)
         assert set(self.written(project)) == {"items_history", "lone_final", "moving_resolved"}
-        messages = {result.node.name: result.message for result in run_dbt(["build"])}
-        assert messages["items_history"] == messages["moving_history"] == "nothing new"
         self.send(project, spark, ("others", 3, "z"))
-        (look,) = self.looks()
+        (look,) = self.looks(project)
         assert f"offset > {self.offset - 1}" in look
         self.send(project, spark, ("lone", 4, "w"))
         assert set(self.written(project)) == {"lone_final"}
@@ -240,14 +238,12 @@ class TestLanded(TestPassedBy):
         self.send(project, spark, ("items", 2, "y"), ("lone", 2, "y"), ("lone", 1, "y"))
         assert set(self.written(project)) == set(self.tables)
         self.send(project, spark, ("others", 1, "x"))
-        assert self.written(project) == {}
         self.send(project, spark, ("lone", 3, "z"))
         self.send(project, spark, ("others", 2, "x"))
         assert self.written(project) == {"lone_final": 1}
         self.commits_for_others(project, spark, 51)
         # From here on, so that nobody reads these commits again.
         assert set(self.written(project)) == {"items_history", "lone_final"}
-        assert self.written(project) == {}
         self.send(project, spark, ("items", 3, "z"))
         assert self.written(project) == {"items_history": 1, "items_final": 1}
         expected = {"items_final": [(1, "x"), (2, "y"), (3, "z")],
