@@ -64,7 +64,7 @@
                 ~ " the whole table in every run. Name its partition columns, or use `merge`.") -%}
         {%- endif -%}
         {%- if node.config.get("incremental_predicates") -%}
-            {%- do problems.append(at ~ "it has `incremental_predicates`. A row that is known and that they leave out would be written"
+            {%- do problems.append(at ~ "it has `incremental_predicates`. A known row that they leave out would be written"
                 ~ " a second time. Remove them: a batch is compared with the rows of its keys only.") -%}
         {%- endif -%}
         {%- if not keys -%}

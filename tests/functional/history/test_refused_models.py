@@ -42,7 +42,7 @@ PROBLEMS = {
     "hooked_history": [f"its hook `{HOOK}` changes rows that later events are applied to."],
     "brief_final": [
         f"its hook `{HOOK}` changes rows that later events are applied to.",
-        "it has `incremental_predicates`. A row that is known and that they leave out would be",
+        "it has `incremental_predicates`. A known row that they leave out would be",
     ],
 }
 
