@@ -25,8 +25,9 @@
     {%- endfor -%}
     {%- set problems = [] -%}
     {%- for copy, named in tables.items() if named | length > 1 -%}
-        {%- do problems.append((named | sort | join(" and ")) ~ ": they start from snapshots (`bootstrap`) whose copies would both be "
-            ~ copy ~ ". Give one of the source tables another `name`, and its raw table by `identifier`.") -%}
+        {%- do problems.append((named | sort | join(" and "))
+            ~ ": they start from snapshots (`bootstrap`) whose copies would both be " ~ copy
+            ~ ". Give one of the source tables another `name`, and its raw table by `identifier`.") -%}
     {%- endfor -%}
     {{ return(problems) }}
 {%- endmacro %}
