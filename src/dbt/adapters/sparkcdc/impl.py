@@ -727,17 +727,17 @@ class SparkCdcAdapter(SparkAdapter):
                 self.connections.add_query(sql, auto_begin=False)
 
         if self.is_iceberg(table):
-            written = iceberg.write_alone(
+            alone = iceberg.write_alone(
                 spark, table, lambda: run({}), version, checkpoint, maintenance
             )
-            if written and iceberg.compaction_pays(self._iceberg(table)):
+            if alone and iceberg.compaction_pays(self._iceberg(table)):
                 try:
                     iceberg.compact(spark, self.execute, table)
                 except DbtRuntimeError as exc:
                     # Somebody else writes: the next batch compacts.
                     if not iceberg.is_conflict(exc):
                         raise
-            return written
+            return alone
         settings = {
             CHECKPOINT: checkpoint,
             "spark.databricks.delta.merge.materializeSource": "none",
