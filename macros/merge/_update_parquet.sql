@@ -65,23 +65,6 @@
 {%- endmacro %}
 
 
-{#-
-    The hook of the embedded Spark's adapter after dbt itself has built an incremental model: reads what is left of a large load, and notes the
-    files of plain Parquet. What the model's own hooks wrote is no state that later builds may trust: without its files in the checkpoint,
-    the next one replaces all rows.
--#}
-{% macro sparkcdc__first_build_done() -%}
-    {%- set hooks = [config.get("pre_hook"), config.get("post_hook")] | select | list -%}
-    {%- if "macro.cdc.current" in model.depends_on.macros and cdc._is_parquet(model) and not hooks -%}
-        {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
-        {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
-    {%- elif cdc._reads_events(model) -%}
-        {%- do cdc._check_split(this, model) -%}
-        {%- do cdc._finish_load(cdc._update_current) -%}
-    {%- endif -%}
-{%- endmacro %}
-
-
 {#- The partitions that had, or have, a current row which changed since a version of the history. -#}
 {% macro _touched_partitions(node, history, parts, read, now) -%}
 select distinct {{ cdc._final_columns(node, parts, {"_cdc_updated_at": "dbt_updated_at"}) | join(", ") }}

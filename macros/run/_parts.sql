@@ -142,36 +142,10 @@
 {% macro sparkcdc__note_first_window(spec, node) -%}{%- endmacro %}
 
 
-{#-
-    The hook of the embedded Spark's adapter for the query that a model is created with: of a large final table without a history the first
-    part, planned for what its events are.
--#}
-{% macro sparkcdc__first_query(compiled_code) -%}
-    {%- if not cdc._reads_events(model) -%}
-        {{ return(compiled_code) }}
-    {%- endif -%}
-    {%- set window = cdc._first_window(cdc._first_lives_spec(model), model) -%}
-    {%- if not window.goes_on and (window.few is not false or config.get("materialized") != "incremental") -%}
-        {{ return(compiled_code) }}
-    {%- endif -%}
-    {%- set spec = cdc._lives_spec_of_declaration(model, graph.nodes[model.depends_on.nodes[0]].relation_name) -%}
-    {{ return(cdc._first_lives(cdc._with_first_facts(spec, window), window.read_to)) }}
-{%- endmacro %}
-
-
 {#- Whether a final table reads a staging model, and no history. -#}
 {% macro _reads_events(node) -%}
     {%- set above = graph.nodes.get(node.depends_on.nodes | first) if "macro.cdc.current" in node.depends_on.macros else none -%}
     {{ return(above is not none and above.resource_type != "snapshot") }}
-{%- endmacro %}
-
-
-{#- The hook of the embedded Spark's adapter after a history was created: reads what is left. -#}
-{% macro sparkcdc__first_snapshot_done() -%}
-    {%- if config.get("strategy") == "cdc.scd2" -%}
-        {%- do cdc._check_split(this, model) -%}
-        {%- do cdc._finish_load(cdc._update_history) -%}
-    {%- endif -%}
 {%- endmacro %}
 
 

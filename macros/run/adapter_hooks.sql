@@ -1,0 +1,190 @@
+{#-
+    What the materializations of the adapter `type: sparkcdc` ask of this package, in the order in which they do. They are in
+    `src/dbt/include/sparkcdc/macros/up_to_date.sql`, and so is what becomes of nodes that are not this package's. Elsewhere
+    dbt-spark's own materializations run. They know none of these, and call dbt's hooks, which have files of their own:
+    `spark__get_merge_sql` and the like.
+-#}
+
+{#-
+    Whether a staging view, a history or a resolver's table would stay what it is, as catalog and Delta's log tell without a Spark
+    job. What dbt does beside that is for dbt to do.
+-#}
+{% macro sparkcdc__is_up_to_date() -%}
+    {%- set more = [config.get("pre_hook"), config.get("post_hook"), config.get("grants"), config.get("persist_docs")] -%}
+    {%- if should_full_refresh() or more | select | list -%}
+        {{ return(false) }}
+    {%- elif "macro.cdc.events" in model.depends_on.macros -%}
+        {#- Spark keeps no comments before the query. -#}
+        {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
+        {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
+            {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
+                {%- if cdc._has_same_input(reader) -%}{{ return(true) }}{%- endif -%}
+            {%- endfor -%}
+            {#- Spark casts what a view reads to the types that the view was created with. A reader may have noted later ones. -#}
+            {%- set declared = cdc._view_fingerprint(model) -%}
+            {{ return(declared is not none and adapter.view_property(this | string, "cdc.declared") == declared) }}
+        {%- endif -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- if model.resource_type == "snapshot" and config.get("strategy") == "cdc.scd2" -%}
+        {{ return(cdc._has_same_input(model) or cdc._is_unaffected(model)) }}
+    {%- endif -%}
+    {{ return(cdc._resolves(model) and cdc._has_resolved_all()) }}
+{%- endmacro %}
+
+
+{#- The properties of a view, which say what a staging view was created over. -#}
+{% macro sparkcdc__view_properties() -%}
+    {%- set declared = cdc._view_fingerprint(model) if "macro.cdc.events" in model.depends_on.macros else none -%}
+    {{ return({} if declared is none else {"cdc.declared": declared}) }}
+{%- endmacro %}
+
+
+{#- Whether a history or a final table that is there brings itself up to date. -#}
+{% macro sparkcdc__updates_itself() -%}
+    {%- set is_ours = config.get("strategy") == "cdc.scd2" if model.resource_type == "snapshot"
+        else "macro.cdc.current" in model.depends_on.macros or "macro.cdc.changelog" in model.depends_on.macros -%}
+    {%- set existing = load_relation(this) if is_ours else none -%}
+    {{ return(existing is not none and not existing.is_view and (model.resource_type == "snapshot" or not should_full_refresh())) }}
+{%- endmacro %}
+
+
+{#- Brings it up to date. dbt itself only adds the columns that `on_schema_change` asks for. -#}
+{% macro sparkcdc__batch_update() -%}
+    {%- if model.resource_type == "snapshot" -%}
+        {{ return(cdc._update_history(model)) }}
+    {%- elif "macro.cdc.changelog" in model.depends_on.macros -%}
+        {{ return(cdc._update_changelog(model)) }}
+    {%- endif -%}
+    {{ return(cdc._update_current(model)) }}
+{%- endmacro %}
+
+
+{#-
+    The query that a model is created with: of a large final table without a history the first part, planned for what its events
+    are.
+-#}
+{% macro sparkcdc__first_query(compiled_code) -%}
+    {%- if not cdc._reads_events(model) -%}
+        {{ return(compiled_code) }}
+    {%- endif -%}
+    {%- set window = cdc._first_window(cdc._first_lives_spec(model), model) -%}
+    {%- if not window.goes_on and (window.few is not false or config.get("materialized") != "incremental") -%}
+        {{ return(compiled_code) }}
+    {%- endif -%}
+    {%- set spec = cdc._lives_spec_of_declaration(model, graph.nodes[model.depends_on.nodes[0]].relation_name) -%}
+    {{ return(cdc._first_lives(cdc._with_first_facts(spec, window), window.read_to)) }}
+{%- endmacro %}
+
+
+{#- After a history was created: reads what is left. -#}
+{% macro sparkcdc__first_snapshot_done() -%}
+    {%- if config.get("strategy") == "cdc.scd2" -%}
+        {%- do cdc._check_split(this, model) -%}
+        {%- do cdc._finish_load(cdc._update_history) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    After dbt itself has built an incremental model: reads what is left of a large load, and notes the files of plain Parquet. What
+    the model's own hooks wrote is no state that later builds may trust: without its files in the checkpoint, the next one replaces
+    all rows.
+-#}
+{% macro sparkcdc__first_build_done() -%}
+    {%- set hooks = [config.get("pre_hook"), config.get("post_hook")] | select | list -%}
+    {%- if "macro.cdc.current" in model.depends_on.macros and cdc._is_parquet(model) and not hooks -%}
+        {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
+        {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
+    {%- elif cdc._reads_events(model) -%}
+        {%- do cdc._check_split(this, model) -%}
+        {%- do cdc._finish_load(cdc._update_current) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#-
+    The checkpoint of what a resolver writes, asked for before its events are read. It also tells the resolver whether to read all
+    of them, and not those of later arrivals alone: where somebody else wrote its table, the raw table or its `arrival` is another
+    one, or rows were appended with an arrival that was read already. `version` is the one of the resolver's table that its rows are
+    resolved with.
+-#}
+{% macro sparkcdc__batch_position(looks=3) -%}
+    {%- if not cdc._resolves(model) or cdc._reads_a_part() -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set there = load_relation(this) is not none and not should_full_refresh() -%}
+    {%- set checkpoint = cdc._read_checkpoint(this) if there else {} -%}
+    {%- set reads_all = [] if "fingerprint" in checkpoint else [true] -%}
+    {%- set position = {"fingerprint": cdc._events_fingerprint(model), "declared": cdc._declared_fingerprint(model)} -%}
+    {%- set d = cdc._upstream_declaration(model) -%}
+    {%- if d -%}
+        {%- do position.update(cdc._bootstrap_position(d)) -%}
+        {%- do cdc._refuse_other_bootstrap(this, model, d, checkpoint) -%}
+    {%- endif -%}
+    {%- if d and d.arrival -%}
+        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation), "raw_version": cdc._raw_version(d)}) -%}
+        {%- set own = cdc._own_checkpoint({"relation": this, "rebuild": false}, d, checkpoint, position.raw_id) -%}
+        {%- set last = own.get("read_to") -%}
+        {%- set is_asked = last is not none and own.get("raw_version") is not none and cdc._is_noted_of(own, position.raw_id) -%}
+        {%- set appended = cdc._appended(d, last, own.raw_version) if is_asked else none -%}
+        {%- if own != checkpoint or (appended and appended.is_behind(last)) -%}
+            {%- do reads_all.append(true) -%}
+        {%- endif -%}
+        {%- set newest = run_query("select max(" ~ d.arrival ~ ") filter (where " ~ cdc._may_be_of_table(d) ~ ") "
+            ~ cdc._from_new_rows(d, last)).rows[0][0] -%}
+        {%- if cdc._raw_version(d) != position.raw_version and looks > 1 -%}
+            {#- See `_new_data`. -#}
+            {{ return(cdc.sparkcdc__batch_position(looks - 1)) }}
+        {%- endif -%}
+        {%- do position.update({"read_to": last if newest is none else newest}) -%}
+    {%- endif -%}
+    {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0, "version": checkpoint.get("at")}) }}
+{%- endmacro %}
+
+
+{#- Has the commit that creates a resolver's table carry this checkpoint. -#}
+{% macro sparkcdc__set_batch_position(position) -%}
+    {%- do cdc._set_checkpoint(this, position) -%}
+{%- endmacro %}
+
+
+{#-
+    Merges a batch of resolved events, with its checkpoint: what they were resolved with is the version of the table from before.
+      written   the table that holds the batch
+-#}
+{% macro sparkcdc__write_batch(sql, written, batch) -%}
+    {%- if not batch.get("checkpoint") -%}
+        {{ return(dbt.default__write_batch(sql, written, batch)) }}
+    {%- endif -%}
+    {#- A merge of no rows makes no commit. -#}
+    {%- if run_query("select 1 from " ~ written ~ " limit 1").rows | length -%}
+        {%- set text = cdc._checkpoint_text(this, dict(batch.checkpoint, build=invocation_id)) -%}
+        {%- if not adapter.write_changes(this | string, sql, batch.version, text, false, cdc._maintenance()) -%}
+            {%- do cdc._refuse_other_writer(this, batch.version) -%}
+        {%- endif -%}
+    {%- endif -%}
+    {%- do cdc._drop_left_over_batches(written) -%}
+    {%- call noop_statement("main", "OK") -%}{{ sql }}{%- endcall -%}
+{%- endmacro %}
+
+
+{#- Batches of builds that died stay as tables; a build that goes on for a day is none that lives. -#}
+{% macro _drop_left_over_batches(written) -%}
+    {%- set pattern = modules.re.sub("__dbt_tmp_\\w+$", "__dbt_tmp_*", written.identifier) -%}
+    {%- set found = run_query("show tables in " ~ cdc._quoted(written.schema) ~ " like " ~ cdc._literal(pattern)) -%}
+    {%- for name in found.columns["tableName"].values() if name | lower != written.identifier | lower -%}
+        {%- set left = written.incorporate(path={"identifier": name}) -%}
+        {%- set changed = run_query("describe detail " ~ left)[0]["lastModified"] -%}
+        {%- set now = modules.datetime.datetime.now(modules.pytz.utc) -%}
+        {%- if (now - changed.replace(tzinfo=modules.pytz.utc)).days >= 1 -%}
+            {%- do run_query("drop table if exists " ~ left) -%}
+        {%- endif -%}
+    {%- endfor -%}
+{%- endmacro %}
+
+
+{#- Such a checkpoint after the merge, which made no commit if it had no rows. -#}
+{% macro sparkcdc__keep_batch_position(position) -%}
+    {%- do cdc._commit_checkpoint(this, position, cdc._read_checkpoint(this)) -%}
+{%- endmacro %}
