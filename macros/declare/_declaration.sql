@@ -29,31 +29,6 @@
 {%- endmacro %}
 
 
-{#-
-    The model or snapshot of this project that builds a relation. None where none does. By its name: dbt hands in a part of the relation
-    where `--empty` or `--sample` ask for one.
--#}
-{% macro _node_of(relation) -%}
-    {%- for node in cdc._graph().nodes.values() if node.resource_type in ["model", "snapshot", "seed"]
-        and (node.alias == relation.identifier and node.schema == relation.schema
-            or relation.identifier == cdc._fixture_name(node.name)) -%}
-        {{ return(node) }}
-    {%- endfor -%}
-    {{ return(none) }}
-{%- endmacro %}
-
-
-{#- The node that `--defer` has read in another schema by this name. None of other relations. -#}
-{% macro _deferred_node(relation) -%}
-    {%- for node in cdc._graph().nodes.values() if node.get("defer_relation") -%}
-        {%- if node.defer_relation.alias == relation.identifier and node.defer_relation.schema == relation.schema -%}
-            {{ return(node) }}
-        {%- endif -%}
-    {%- endfor -%}
-    {{ return(none) }}
-{%- endmacro %}
-
-
 {#- The declaration behind a history or a final table: that of the one source its ancestors read. None without one. -#}
 {% macro _upstream_declaration(node) -%}
     {%- set sources = cdc._declared_sources(node) -%}

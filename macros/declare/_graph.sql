@@ -29,3 +29,53 @@
 {% macro _fixture_name(name) -%}
     {{ return("__dbt__cte__" ~ name) }}
 {%- endmacro %}
+
+
+{#-
+    The model or snapshot of this project that builds a relation. None where none does. By its name: dbt hands in a part of the relation
+    where `--empty` or `--sample` ask for one.
+-#}
+{% macro _node_of(relation) -%}
+    {%- for node in cdc._graph().nodes.values() if node.resource_type in ["model", "snapshot", "seed"]
+        and (node.alias == relation.identifier and node.schema == relation.schema
+            or relation.identifier == cdc._fixture_name(node.name)) -%}
+        {{ return(node) }}
+    {%- endfor -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{#- The node that `--defer` has read in another schema by this name. None of other relations. -#}
+{% macro _deferred_node(relation) -%}
+    {%- for node in cdc._graph().nodes.values() if node.get("defer_relation") -%}
+        {%- if node.defer_relation.alias == relation.identifier and node.defer_relation.schema == relation.schema -%}
+            {{ return(node) }}
+        {%- endif -%}
+    {%- endfor -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{#- The table of a model or snapshot. -#}
+{% macro _relation_of(node) -%}
+    {{ return(api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table")) }}
+{%- endmacro %}
+
+
+{#- The model that a node reads, where it reads one node. None otherwise, and where that is a source. -#}
+{% macro _node_above(node) -%}
+    {{ return(graph.nodes.get(node.depends_on.nodes[0]) if node.depends_on.nodes | length == 1 else none) }}
+{%- endmacro %}
+
+
+{#- Whether a node is a resolver's Python model. -#}
+{% macro _resolves(node) -%}
+    {{ return(node.language == "python" and node.config.get("unique_key") == "_event_id") }}
+{%- endmacro %}
+
+
+{#- Whether a final table reads a staging model, and no history. -#}
+{% macro _reads_events(node) -%}
+    {%- set above = graph.nodes.get(node.depends_on.nodes | first) if "macro.cdc.current" in node.depends_on.macros else none -%}
+    {{ return(above is not none and above.resource_type != "snapshot") }}
+{%- endmacro %}

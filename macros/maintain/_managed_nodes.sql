@@ -29,8 +29,3 @@
     {%- endfor -%}
     {{ return(there) }}
 {%- endmacro %}
-
-
-{% macro _relation_of(node) -%}
-    {{ return(api.Relation.create(database=none, schema=node.schema, identifier=node.alias, type="table")) }}
-{%- endmacro %}

@@ -40,12 +40,6 @@
 {%- endmacro %}
 
 
-{#- The model that a node reads, where it reads one node. None otherwise, and where that is a source. -#}
-{% macro _node_above(node) -%}
-    {{ return(graph.nodes.get(node.depends_on.nodes[0]) if node.depends_on.nodes | length == 1 else none) }}
-{%- endmacro %}
-
-
 {#- The fingerprint of who reads the events of a staging model, or of the resolver's table. -#}
 {% macro _events_fingerprint(node) -%}
     {%- set above = cdc._node_above(node) -%}

@@ -142,13 +142,6 @@
 {% macro sparkcdc__note_first_window(spec, node) -%}{%- endmacro %}
 
 
-{#- Whether a final table reads a staging model, and no history. -#}
-{% macro _reads_events(node) -%}
-    {%- set above = graph.nodes.get(node.depends_on.nodes | first) if "macro.cdc.current" in node.depends_on.macros else none -%}
-    {{ return(above is not none and above.resource_type != "snapshot") }}
-{%- endmacro %}
-
-
 {#-
     Reads what is left of a load whose first part has created the table of this node.
       update   the macro that brings the table up to date

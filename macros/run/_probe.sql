@@ -174,12 +174,6 @@
 {%- endmacro %}
 
 
-{#- Whether a node is a resolver's Python model. -#}
-{% macro _resolves(node) -%}
-    {{ return(node.language == "python" and node.config.get("unique_key") == "_event_id") }}
-{%- endmacro %}
-
-
 {#- The raw table that a reader's staging view reads. -#}
 {% macro _source_relation(node) -%}
     {%- set above = cdc._node_above(node) -%}
