@@ -138,20 +138,3 @@
                 and {{ "known._op = found._op and known._seq = found._seq" if spec.recognizes else "known._event_id = found._event_id" }}
     {%- endcall -%}
 {%- endmacro %}
-
-
-{#- Whether a table is there now. dbt's cache tells what was there when the run began. -#}
-{% macro _is_there(relation) -%}
-    {{ return(adapter.dispatch("is_there", "cdc")(relation)) }}
-{%- endmacro %}
-
-
-{% macro default__is_there(relation) -%}
-    {%- set listed = run_query("show tables in " ~ relation.without_identifier() ~ " like " ~ cdc._literal(relation.identifier)) -%}
-    {{ return(listed | length > 0) }}
-{%- endmacro %}
-
-
-{% macro sparkcdc__is_there(relation) -%}
-    {{ return(adapter.is_there(relation | string)) }}
-{%- endmacro %}

@@ -62,12 +62,3 @@
     {%- if cdc._identity(spec) -%}{%- do properties.update({"cdc.identity": cdc._identity(spec)}) -%}{%- endif -%}
     {{ return(properties) }}
 {%- endmacro %}
-
-
-{% macro _tblproperties(properties) -%}
-    {%- set pairs = [] -%}
-    {%- for name, value in properties.items() -%}
-        {%- do pairs.append(cdc._literal(name) ~ " = " ~ cdc._literal(value)) -%}
-    {%- endfor -%}
-    {{ return("tblproperties (" ~ (pairs | join(", ")) ~ ")") }}
-{%- endmacro %}

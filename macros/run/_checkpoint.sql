@@ -238,24 +238,3 @@
         "CHANGE COLUMNS", "ADD COLUMNS", "RENAME COLUMN", "UPGRADE PROTOCOL", "COMPUTE STATS", "CLUSTER BY", "ADD CONSTRAINT",
         "DROP CONSTRAINT", "DROP FEATURE", "replace"]) }}
 {%- endmacro %}
-
-
-{#- The properties of a table, which unlike its detail cost no look at its files. -#}
-{% macro _table_properties(relation) -%}
-    {{ return(adapter.dispatch("table_properties", "cdc")(relation)) }}
-{%- endmacro %}
-
-
-{% macro default__table_properties(relation) -%}
-    {%- set properties = {} -%}
-    {%- for row in run_query("show tblproperties " ~ relation).rows -%}
-        {%- do properties.update({row[0]: row[1]}) -%}
-    {%- endfor -%}
-    {{ return(properties) }}
-{%- endmacro %}
-
-
-{% macro sparkcdc__table_properties(relation) -%}
-    {%- set properties = adapter.table_properties(relation | string) -%}
-    {{ return(cdc.default__table_properties(relation) if properties is none else properties) }}
-{%- endmacro %}

@@ -116,22 +116,6 @@
 {%- endmacro %}
 
 
-{#- What tells a table from others that have, or had, its name; none where nobody can tell without a query. -#}
-{% macro _table_id(relation) -%}
-    {{ return(adapter.dispatch("table_id", "cdc")(relation)) }}
-{%- endmacro %}
-
-
-{% macro default__table_id(relation) -%}
-    {{ return(none) }}
-{%- endmacro %}
-
-
-{% macro sparkcdc__table_id(relation) -%}
-    {{ return(adapter.table_id(relation)) }}
-{%- endmacro %}
-
-
 {#- Stops a run that would never read anything again: the raw table holds rows, all of them before the place that was read to. -#}
 {% macro _refuse_lost_place(spec, d, last) -%}
     {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}

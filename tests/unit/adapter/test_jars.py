@@ -38,10 +38,18 @@ def test_fetched_once_without_what_spark_ships(resolved: list[Path]) -> None:
     assert jars.cached_jars([*WANTED, "a:b:1"]) == []
 
 
-def test_many_at_once_leave_one_whole_cache(resolved: list[Path], cache: Path) -> None:
+def test_many_at_once_download_once(resolved: list[Path], cache: Path) -> None:
+    downloads = []
+
+    def download(coordinates: str) -> list[Path]:
+        downloads.append(coordinates)
+        time.sleep(0.05)
+        return resolved
+
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: jars.fetch_jars(WANTED, lambda _: resolved), range(16)))
+        found = list(pool.map(lambda _: jars.fetch_jars(WANTED, download), range(16)))
     assert all([jar.name for jar in each] == [resolved[0].name] for each in found)
+    assert downloads == WANTED
     assert len(list((cache / "jars").iterdir())) == 1
 
 

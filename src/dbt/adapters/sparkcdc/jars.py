@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from dbt.adapters.sparkcdc import private
 from dbt_common.exceptions import DbtRuntimeError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
 
 # Artifacts that Spark ships under another name.
 SPARKS_NAMES = {"commons-logging": "jcl-over-slf4j"}
@@ -60,6 +67,9 @@ def cached_jars(wanted: list[str]) -> list[Path]:
 def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
     """Fills the cache: whole or not at all, however many processes try at once.
 
+    They take turns, since Ivy, with which Spark downloads, fails where two processes download the
+    same file.
+
     Args:
         wanted: Maven coordinates.
         resolve: Turns comma-separated coordinates into jar files.
@@ -72,23 +82,37 @@ def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
     """
     home = _home(wanted)
     # Jars are code that later runs: nobody else may put one there.
-    home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    coordinates = ",".join(name for name in wanted if not name.startswith(WITHOUT))
-    found = [jar for jar in resolve(coordinates) if not _spark_has_it(jar)]
-    if not found:
-        raise DbtRuntimeError(f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}")
-    fresh = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}-"))
-    try:
-        for jar in found:
-            shutil.copyfile(jar, fresh / jar.name)
-        fresh.rename(home)
-    except OSError:
-        # Another process was quicker; a rename onto its full folder fails.
-        if not cached_jars(wanted):
-            raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return cached_jars(wanted)
+    home.parent.mkdir(mode=private.FOLDER, parents=True, exist_ok=True)
+    with _taking_turns():
+        if found := cached_jars(wanted):
+            return found
+        coordinates = ",".join(name for name in wanted if not name.startswith(WITHOUT))
+        found = [jar for jar in resolve(coordinates) if not _spark_has_it(jar)]
+        if not found:
+            raise DbtRuntimeError(f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}")
+        fresh = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}-"))
+        try:
+            for jar in found:
+                shutil.copyfile(jar, fresh / jar.name)
+            fresh.rename(home)
+        except OSError:
+            # A process on another machine was quicker; a rename onto its full folder fails.
+            if not cached_jars(wanted):
+                raise
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        return cached_jars(wanted)
+
+
+@contextlib.contextmanager
+def _taking_turns() -> Iterator[None]:
+    """Waits until no other process of this user fetches jars, and keeps the others waiting."""
+    with open(cache_folder() / "jars.lock", "a", opener=private.opener) as lock:
+        # Not every file system in a network has locks.
+        with contextlib.suppress(OSError):
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def way_out(wanted: list[str]) -> str:
