@@ -228,6 +228,12 @@ typed_events as (
 {%- endmacro %}
 
 
+{#- Database, schema and table as one name; NULL where the table is not named. -#}
+{% macro _dotted(parts) -%}
+    {{ return("case when nullif(" ~ parts[-1] ~ ", '') is not null then concat_ws('.', " ~ (parts | join(", ")) ~ ") end") }}
+{%- endmacro %}
+
+
 {#- The value that an image gives a column, or the raw column. -#}
 {% macro _given_value(d, name, image="_cdc_image") -%}
     {{ return(cdc._raw_column(d, name) if d.traits.columns else cdc._latest_named(d, name, image)) }}

@@ -49,9 +49,3 @@
         else array_repeat(0L, {{ parts }})
     end
 {%- endmacro %}
-
-
-{#- Database, schema and table as one name; NULL where the table is not named. -#}
-{% macro _dotted(parts) -%}
-    {{ return("case when nullif(" ~ parts[-1] ~ ", '') is not null then concat_ws('.', " ~ (parts | join(", ")) ~ ") end") }}
-{%- endmacro %}

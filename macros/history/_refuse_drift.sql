@@ -44,6 +44,24 @@
 {%- endmacro %}
 
 
+{#- Refuses a table that this version of the package did not build: one of an older version, or of another snapshot strategy. -#}
+{% macro _refuse_old_layout(relation, columns, needed) -%}
+    {%- set missing = needed | reject("in", columns) | list -%}
+    {%- if missing and "_events" not in columns -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ relation ~ " is not a history of this package: it has no column `_events`. Another snapshot strategy built it, or"
+            ~ " somebody created it. Nothing was written. Rename the table to keep its rows, or drop the table; the next build makes"
+            ~ " the history from the raw events."
+        ) -%}
+    {%- elif missing -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ relation ~ " was built by an older version of the package and has no column `" ~ (missing | join("`, `")) ~ "`."
+            ~ " Nothing was written. Upgrade it, with all its versions: dbt run-operation cdc_upgrade --args '{dry_run: false}'"
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
 {% macro _by_present_names(spec, text) -%}
     {%- set names = [] -%}
     {%- for written in text.split(", ") -%}

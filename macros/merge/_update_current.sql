@@ -373,3 +373,26 @@ where
     (changes._current_op = 'U' and (known._cdc_is_known is null or not {{ of_changes }} <=> {{ of_known }}))
     or (changes._current_op = 'D' and known._cdc_is_known)
 {%- endmacro %}
+
+
+{#- Notes in the checkpoint what a final table is made of, before it is made. Returns what it was declared as. -#}
+{% macro _first_current(node) -%}
+    {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- if above.resource_type == "snapshot" -%}
+        {%- set history = cdc._relation_of(above) -%}
+        {%- set seen = cdc._seen_history(history) -%}
+        {%- if not cdc._reads_a_part() -%}
+            {%- if cdc._is_parquet(node) -%}
+                {%- do cdc._refuse_partition_types(node, cdc._column_types(cdc._current_rows(node, history))) -%}
+                {{ return({"cdc.checkpoint": tojson(seen.position)}) }}
+            {%- endif -%}
+            {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
+            {%- do cdc._set_checkpoint(target, dict(seen.position, fingerprint=fingerprint), cdc._creation()) -%}
+        {%- endif -%}
+        {{ return(cdc._table_features(seen.types.values(), node)) }}
+    {%- endif -%}
+    {%- set spec = cdc._first_lives_spec(node) -%}
+    {%- do cdc._note_first_window(spec, node) -%}
+    {{ return(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values(), node))) }}
+{%- endmacro %}

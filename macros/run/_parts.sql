@@ -116,18 +116,7 @@
 {%- endmacro %}
 
 
-{#- What a final table without a history is, before it is made. -#}
-{% macro _first_lives_spec(node) -%}
-    {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
-    {%- set target = cdc._relation_of(node) -%}
-    {%- do cdc._refuse_second_home(node, target) -%}
-    {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
-    {%- do cdc._refuse_remasking(spec) -%}
-    {{ return(spec) }}
-{%- endmacro %}
-
-
-{#- Notes the checkpoint of such a table for the commit that dbt makes. -#}
+{#- Notes the checkpoint of a final table without a history for the commit with which dbt creates it. -#}
 {% macro _note_first_window(spec, node) -%}
     {{ return(adapter.dispatch("note_first_window", "cdc")(spec, node)) }}
 {%- endmacro %}

@@ -103,6 +103,17 @@
 {%- endmacro %}
 
 
+{#- What a final table without a history is, before it is made. -#}
+{% macro _first_lives_spec(node) -%}
+    {%- set above = graph.nodes[node.depends_on.nodes[0]] -%}
+    {%- set target = cdc._relation_of(node) -%}
+    {%- do cdc._refuse_second_home(node, target) -%}
+    {%- set spec = dict(cdc._declared_spec(node, "select * from " ~ above.relation_name, target), lives=true) -%}
+    {%- do cdc._refuse_remasking(spec) -%}
+    {{ return(spec) }}
+{%- endmacro %}
+
+
 {#- What the events and their declaration say of a table. -#}
 {% macro _declared_spec(node, events_sql, relation) -%}
     {{ return(cdc._spec_of_types(node, cdc._column_types(events_sql), events_sql, relation)) }}
