@@ -124,9 +124,3 @@ from judged_rows
 where size(__cdc_misfits) > 0 or not (struct({{ before | join(", ") }}) <=> struct({{ after | join(", ") }}))
 {%- endif %}
 {%- endmacro %}
-
-
-{#- A WHERE clause of a condition that somebody wrote. Spark reads `from rows where (name)` as an alias with a column. -#}
-{% macro _meeting(where) -%}
-    {{ return(" where ((" ~ where ~ "\n))") }}
-{%- endmacro %}

@@ -174,22 +174,6 @@
 {%- endmacro %}
 
 
-{#- Why Spark does not accept a query, in one line; none where it does, and where only running it tells. -#}
-{% macro _query_problem(query) -%}
-    {{ return(adapter.dispatch("query_problem", "cdc")(query)) }}
-{%- endmacro %}
-
-
-{% macro default__query_problem(query) -%}
-    {{ return(none) }}
-{%- endmacro %}
-
-
-{% macro sparkcdc__query_problem(query) -%}
-    {{ return(adapter.query_problem(query)) }}
-{%- endmacro %}
-
-
 {#- Whether an expression reads no column. Where only running it tells, it may. -#}
 {% macro _is_value(expression) -%}
     {{ return(adapter.dispatch("is_value", "cdc")(expression)) }}
