@@ -17,7 +17,7 @@
 {%- endmacro %}
 
 
-{#- Their Delta tables, as far as they are there. -#}
+{#- Their tables of Delta and Iceberg, and those of their tombstones, as far as they are there. -#}
 {% macro _managed_tables(name) -%}
     {%- set there = [] -%}
     {%- for node in cdc._managed_nodes(name) if not cdc._is_parquet(node) -%}

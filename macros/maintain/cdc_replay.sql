@@ -1,7 +1,8 @@
 {#-
-    `dbt run-operation cdc_replay --args '{table: customers_history}'`: sets the watermark of a table back, so that the next build reads
-    events again that were quarantined when they arrived and are good now, for the declaration was corrected; or that arrived with a number
-    which the table had passed. They take their place in the order; events that were applied before stay as they are.
+    `dbt run-operation cdc_replay --args '{table: customers_history}'`: sets the high-water mark of a table back, which is
+    `read_to` of its checkpoint. The next build then reads events that were quarantined when they arrived and are good now, for
+    the declaration was corrected; or that arrived with a number which was not above the mark. They take their place in the order;
+    events that were applied before stay as they are.
 -#}
 {% macro cdc_replay(table, since=none, dry_run=false) -%}
     {{ return(adapter.dispatch("cdc_replay", "cdc")(table, since, dry_run)) }}
@@ -29,7 +30,7 @@
     {%- set checkpoint = cdc._read_checkpoint(relation) -%}
     {%- if checkpoint.get("read_to") is none -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ table ~ " has no watermark. Build it first: dbt build --select " ~ table
+            "cdc: " ~ table ~ " has no high-water mark. Build it first: dbt build --select " ~ table
         ) -%}
     {%- endif -%}
     {%- if since is none -%}

@@ -1,8 +1,9 @@
 {#-
-    What a run has to know of a step before it goes on: counted in memory where the adapter holds the rows, by one query elsewhere.
+    What a run has to know of a step before it goes on: counted in memory where the adapter holds the rows, by one query
+    elsewhere.
 
-    Of the new events: `good`, without the ends of moved keys; `truncates`, rows; `truncate_events`, different ones; `bounds`, where
-    their keys are (see `_key_bounds`).
+    Of the new events: `good`, without the ends of moved keys; `truncates`, rows; `truncate_events`, different ones; `partial`,
+    whether one may leave columns unset; `bounds`, where their keys are (see `_key_bounds`).
 -#}
 {% macro _event_facts(spec, events) -%}
     {%- set key = spec.key_columns[0] -%}

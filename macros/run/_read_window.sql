@@ -1,10 +1,12 @@
 {#-
     What a run reads: from where to where in the ingestion sequence (`read_from`, `read_to`), which amendments beside that
-    (`amended`), how many raw rows that is (`raw_rows`; none where nobody knows), whether these are few, whether there is nothing new, and the checkpoint to write (`position`), which
-    keeps the input fingerprint of before the events were read. Of many rows only the first part is read (`goes_on`), so that what is
-    committed stays committed if the load dies: see `_first_part`. What an `arrival_overlap` covers is read again where a row has come
-    into it since. Everything is read again where the checkpoint speaks of another raw table or another `arrival`: events that are known
-    change nothing. Refuses bad events, and batches out of order, where that is declared.
+    (`amended`), how many raw rows that is (`raw_rows`; none where nobody knows), whether these are few, whether there is nothing
+    new, and the checkpoint to write (`position`), which keeps the input fingerprint of before the events were read. Of many rows
+    only the first part is read (`goes_on`; `rows_left` is how many there are with it), so that what is committed stays committed
+    if the load dies: see `_first_part`. `earlier` has the counters of the parts that this run has read. What an `arrival_overlap`
+    covers is read again where a row has come into it since. Everything is read again where the checkpoint speaks of another raw
+    table or another `arrival`: events that are known change nothing. Refuses bad events, and batches out of order, where that is
+    declared.
 -#}
 {% macro _read_window(spec, checkpoint, node, is_first=false) -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
@@ -80,8 +82,8 @@
 
 
 {#-
-    What a first build reads, as `_read_window` says it, noted in the checkpoint of the commit that dbt makes (`noted`). A build of a
-    part of the events, as `--empty` and `--sample` ask for, leaves no checkpoint: the next run reads everything.
+    What a first build reads, as `_read_window` says it, noted in the checkpoint of the commit that dbt makes (`noted`). A build
+    of a part of the events, as `--empty` and `--sample` ask for, leaves no checkpoint: the next run reads everything.
 -#}
 {% macro _first_window(spec, node) -%}
     {%- if cdc._reads_a_part() -%}

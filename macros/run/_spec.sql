@@ -12,6 +12,7 @@
       ended                          for each key column, the one that holds the key which an event ended
       arrival                        the ingestion sequence, as the events have it
       events_sql, declaration        where the events come from
+      node                           the model or snapshot
       lives                          whether the table has one row for each row lifetime, and no history
       rebuild                        whether everything is folded again from the events
       recognizes, by_position        whether known events may come under another identity; whether their keys are such identities
@@ -207,7 +208,6 @@
     {%- endfor -%}
     {{ return(old) }}
 {%- endmacro %}
-
 
 
 {#-

@@ -1,8 +1,9 @@
 {#-
-    An intermediate result of a run: a relation that later statements of the same node read, and nobody else. As one statement decoding and
-    table would be planned, and read, wherever they are named.
-      name   what it holds; unique in the run of a node
-      few    whether it has few rows
+    An intermediate result: a relation that later statements of the same node read, and nobody else. Without it, each of them would
+    decode the events, or look up the rows of the table, again.
+      name          what it holds; a later step of the same node and name may take its place
+      few           whether it has few rows
+      scans_table   whether its query reads the table of `spec`: where that is large, Spark compiles the query
     Returns `relation`, its name in SQL, and `rows`, what the adapter holds of it in memory; none where it must be asked in SQL.
 -#}
 {% macro _step(spec, name, sql, few=false, scans_table=false) -%}

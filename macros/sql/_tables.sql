@@ -63,7 +63,8 @@
 
 
 {#-
-    Creates an empty Delta table unless it is there. Two builds may do so at the same time.
+    Creates an empty table unless it is there: of Delta, or of Iceberg where the relation is in a catalog of Iceberg. Two builds
+    may do so at the same time.
       query   has the table's columns; its rows are not written
 -#}
 {% macro _create_if_missing(relation, query) -%}
