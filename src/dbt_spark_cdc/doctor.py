@@ -169,8 +169,7 @@ def _profile(root: Path, profiles: Path | None, target: str | None) -> Check:
         "profile",
         PROBLEM,
         f"{finding}, which is no Spark",
-        "Make it `type: sparkcdc` with a `schema`, see docs/adapter.md, or name another with "
-        "--target.",
+        "Make it `type: sparkcdc` with a `schema`, or name another with --target.",
     )
 
 
@@ -445,7 +444,7 @@ def _validated(manifest: Any) -> Check:
             "declarations",
             PROBLEM,
             str(exc).strip(),
-            "Correct `meta.cdc` of the source tables, see docs/declaration.md.",
+            "Correct `meta.cdc` of the source tables, as each line of the finding says.",
         )
     if declared:
         return Check("declarations", OK, f"{declared} source tables, all without fault")

@@ -174,7 +174,8 @@ def _wrong_options(answers: Answers) -> Iterator[Problem]:
         yield Problem(
             "--warehouse",
             f"{answers.warehouse} is an address. Start with a folder, and put the address into "
-            "profiles.yml then: docs/object_stores.md shows what it needs.",
+            "profiles.yml then, as `warehouse`, with a folder for `metastore` beside it, and with "
+            "Hadoop's connector of the store in `spark.jars.packages` of `server_side_parameters`.",
         )
     if "'" in answers.warehouse or '"' in answers.warehouse:
         yield Problem("--warehouse", f"`{answers.warehouse}` holds a quote. Choose another folder.")

@@ -184,7 +184,11 @@ def meaning(sqlstate: str | None, text: str, slot: str) -> CaptureProblem:
             "select pg_drop_replication_slot(...)"
         )
     if sqlstate == "42501":
-        return Misconfigured(f"{message} docs/capture.md shows what the role needs.")
+        return Misconfigured(
+            f"{message} The role needs `replication`, and for the snapshot `usage` on the schemas "
+            "and `select` on the tables: alter role <role> replication; grant usage on schema "
+            "<schema> to <role>; grant select on <schema>.<table> to <role>"
+        )
     if sqlstate and sqlstate[:2] in ("22", "42"):
         return Misconfigured(message)
     return Unavailable(message or "The server ended the connection.")

@@ -101,7 +101,7 @@ def test_what_does_not_fit(
         ("55000", "This slot has been invalidated because", ChangesLost, "Begin again"),
         ("55006", 'slot "shop" is active for PID 7.', Unavailable, "in use by another process"),
         ("53400", "all replication slots are in use", Misconfigured, "max_replication_slots"),
-        ("42501", "permission denied", Misconfigured, "docs/capture.md"),
+        ("42501", "permission denied", Misconfigured, "grant select on"),
         ("57P01", "terminating connection", Unavailable, "terminating connection"),
         (None, "", Unavailable, "The server ended the connection"),
     ],

@@ -139,8 +139,9 @@ class SparkCdcCredentials(Credentials):
         if "@" in authority and (":" in authority.partition("@")[0] or scheme.startswith("s3")):
             raise DbtRuntimeError(
                 f"The profile of type sparkcdc has a `warehouse` of scheme {scheme} with a key or "
-                "password in its address, which messages would show. Give it by the environment: "
-                "docs/object_stores.md."
+                "password in its address, which messages would show. Give it by the environment, "
+                "such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for S3, or by an entry of "
+                "`server_side_parameters` that reads it with `env_var`."
             )
         if scheme == "file":
             folder = local_folder(self.warehouse)
