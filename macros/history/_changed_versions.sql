@@ -8,15 +8,9 @@
 -#}
 
 {#- The latest version of each touched key, and whether the new events of the key are in order after it. -#}
-{% macro _latest_versions(spec, events, bounds) -%}
-    {%- set keys = cdc._column_list(spec.key_columns) -%}
+{% macro _latest_versions(spec, events, bounds, is_single=false) -%}
 with touched_keys as (
-    select
-        {{ keys }},
-        min(_seq) as _first_new
-    from {{ events.relation }}
-    where _op <> 'T'
-    group by {{ keys }}
+    {{ cdc._touched_keys(spec, events, is_single) | indent(4) }}
 )
 
 select
@@ -27,6 +21,23 @@ inner join touched_keys on {{ cdc._same(spec.key_columns, "history", "touched_ke
 where
     history._cdc_is_latest
     and {{ cdc._is_within(bounds, "history") }}
+{%- endmacro %}
+
+
+{#-
+    The keys of the new events, with the position of the first one.
+      is_single   whether no key has two
+-#}
+{% macro _touched_keys(spec, events, is_single) -%}
+    {%- set keys = cdc._column_list(spec.key_columns) -%}
+select
+    {{ keys }},
+    {{ "_seq" if is_single else "min(_seq)" }} as _first_new
+from {{ events.relation }}
+where _op <> 'T'
+{%- if not is_single %}
+group by {{ keys }}
+{%- endif %}
 {%- endmacro %}
 
 
@@ -92,6 +103,7 @@ where {{ cdc._is_within(bounds, "history") }}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
     {%- set times = "_ts, " if spec.time == "_ts" else "" -%}
     {%- set columns = cdc._history_columns(spec) -%}
+    {%- set one_partition = cdc._one_partition(known.latest and not known.whole and not spec.splits) -%}
     {%- set visible = spec.key_columns + spec.value_columns + ["_seq_end", "_cdc_created_at", "_cdc_seq", "dbt_updated_at"] -%}
     {%- set sources = [] -%}
 with
@@ -139,7 +151,7 @@ whole_versions as (
 
 known_versions as (
     {%- if known.latest %}
-    select * from ordered_versions
+    select {{ one_partition }}* from ordered_versions
     {%- endif %}
     {%- if known.latest and known.whole %}
     union all
@@ -251,18 +263,21 @@ known_tombstones as (
 {%- endif %}
 
 events as (
-    select *{{ ", null as _state" if known.latest }} from {{ "other_" if "recalled_events" in sources }}new_events
-    {%- for source in sources %}
-    union all
-    select *{{ ", null as _state" if known.latest and source != "state_events" }} from {{ source }}
-    {%- endfor %}
+    select {{ one_partition }}*
+    from (
+        select *{{ ", null as _state" if known.latest }} from {{ "other_" if "recalled_events" in sources }}new_events
+        {%- for source in sources %}
+        union all
+        select *{{ ", null as _state" if known.latest and source != "state_events" }} from {{ source }}
+        {%- endfor %}
+    ) as all_events
 ),
 
 {{ cdc._versions(dict(spec, stateful=known.latest is not none, counted=true)) }},
 
 
 changes as (
-    select
+    select {{ one_partition }}
         case
             when versions.dbt_scd_id is null and known.dbt_scd_id is null then 'tombstone'
             when known.dbt_scd_id is null then 'insert'
@@ -300,6 +315,15 @@ select
     end as _current_op,
     max(_was_open) over (partition by {{ keys }}) as _is_known
 from changes
+{%- endmacro %}
+
+
+{#-
+    The hint for rows that are few: as one partition they need no shuffle to be grouped, ordered and joined.
+      is_few   whether they are; else there is no hint
+-#}
+{% macro _one_partition(is_few) -%}
+    {{ return("/*+ coalesce(1) */ " if is_few else "") }}
 {%- endmacro %}
 
 

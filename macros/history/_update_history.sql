@@ -80,13 +80,14 @@
     {%- set has_tombstones = cdc._has_tombstones(spec, window, checkpoint) -%}
     {%- set known = cdc._known_versions(spec, window, events, facts, bounds) -%}
     {%- set truncated = facts.truncates > 0 or has_tombstones -%}
-    {%- set changes = cdc._step(
-        spec, "changes",
-        cdc._changed_versions(dict(
+    {%- if facts.single and not facts.partial and not truncated and known.latest and not known.whole -%}
+        {%- set changed_sql = cdc._next_versions(spec, known) -%}
+    {%- else -%}
+        {%- set changed_sql = cdc._changed_versions(dict(
             spec, truncated=truncated, partial=spec.partial and (facts.partial or known.whole is not none), splits=not window.few
-        ), known, has_tombstones, window.read_from, window.read_to),
-        window.few, scans_table=spec.rebuild
-    ) -%}
+        ), known, has_tombstones, window.read_from, window.read_to) -%}
+    {%- endif -%}
+    {%- set changes = cdc._step(spec, "changes", changed_sql, window.few, scans_table=spec.rebuild) -%}
     {%- set changed = cdc._change_facts(changes, "dbt_change_type") -%}
     {%- set run = cdc._run_of_batch(spec, window, facts, changed) -%}
     {#- Tombstones go first: if the run ends between both commits, the next one reads the same events again. -#}
@@ -153,7 +154,8 @@
     {%- if spec.rebuild or spec.follows or spec.by_position or facts.truncates or window.read_from is none -%}
         {{ return(cdc.default__known_versions(spec, window, events, facts, bounds)) }}
     {%- endif -%}
-    {%- set latest = cdc._step(spec, "latest", cdc._latest_versions(spec, events, bounds), window.few, scans_table=true) -%}
+    {%- set latest_sql = cdc._latest_versions(spec, events, bounds, facts.single) -%}
+    {%- set latest = cdc._step(spec, "latest", latest_sql, window.few, scans_table=true) -%}
     {%- set whole = none -%}
     {%- if cdc._has_any(latest, "_is_in_order", false) -%}
         {%- set whole = cdc._step(spec, "late", cdc._late_histories(spec, latest, bounds), window.few, scans_table=true) -%}

@@ -336,8 +336,8 @@ from sole_events
 
 
 {#- The identity of a version: its key, and the position and identity of the event that it began with. -#}
-{% macro _version_id(spec, event_id) -%}
-    {%- set id = cdc._numbered_keys(spec) ~ ", _seq, " ~ event_id ~ " as _first_event_id" -%}
+{% macro _version_id(spec, event_id, seq="_seq") -%}
+    {%- set id = cdc._numbered_keys(spec) ~ ", " ~ seq ~ ", " ~ event_id ~ " as _first_event_id" -%}
     {{ return("md5(to_json(struct(" ~ id ~ "), map('timeZone', 'UTC')))") }}
 {%- endmacro %}
 

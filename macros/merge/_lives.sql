@@ -36,17 +36,12 @@ where _op = 'U'
     The rows that a run may change, and whether the new events of their keys are in order after them: those of its keys, those that one of
     its truncates falls into, and the last truncate.
 -#}
-{% macro _known_lives(spec, events, has_truncates, bounds) -%}
-    {%- set keys = cdc._column_list(spec.key_columns) -%}
+{% macro _known_lives(spec, events, has_truncates, bounds, is_single=false) -%}
     {%- set columns = cdc._column_list(cdc._life_columns(spec) | reject("equalto", "_events"), "known") ~ ", "
         ~ cdc._kept_events(spec, "known") -%}
+    {%- set is_truncate = cdc._is_truncate_row(spec, "known") -%}
 with touched_keys as (
-    select
-        {{ keys }},
-        min(_seq) as _first_new
-    from {{ events.relation }}
-    where _op <> 'T'
-    group by {{ keys }}
+    {{ cdc._touched_keys(spec, events, is_single) | indent(4) }}
     {%- if spec.by_position %}
     union
     select
@@ -59,11 +54,15 @@ with touched_keys as (
 
 select
     {{ columns }},
-    false as _is_truncate,
-    {{ "false" if has_truncates else "touched_keys._first_new > coalesce(element_at(known._events, -1)._seq, known._cdc_seq)" }} as _is_in_order
+    {{ is_truncate }} as _is_truncate,
+    {{ is_truncate }}
+    {{- "" if has_truncates else
+        " or touched_keys._first_new > coalesce(element_at(known._events, -1)._seq, known._cdc_seq)" }} as _is_in_order
 from {{ spec.relation }} as known
-inner join touched_keys on {{ cdc._same(spec.key_columns, "known", "touched_keys") }}
-where {{ cdc._is_within(bounds, "known") }}
+left join touched_keys on {{ cdc._same(spec.key_columns, "known", "touched_keys") }}
+where
+    ({{ cdc._is_within(bounds, "known") }} or {{ is_truncate }})
+    and (touched_keys._first_new is not null or {{ is_truncate }})
 {%- if has_truncates %}
 union all
 select
@@ -74,16 +73,9 @@ from {{ spec.relation }} as known
 cross join (select max(_seq) as _last from {{ events.relation }} where _op = 'T') as last_truncate
 left anti join touched_keys on {{ cdc._same(spec.key_columns, "known", "touched_keys") }}
 where
-    not {{ cdc._is_truncate_row(spec, "known") }}
+    not {{ is_truncate }}
     and exists({{ "coalesce(known._events, array(" ~ cdc._sole_event(spec, "known") ~ "))" }}, event -> event._seq <= _last)
 {%- endif %}
-union all
-select
-    {{ columns }},
-    true as _is_truncate,
-    true as _is_in_order
-from {{ spec.relation }} as known
-where {{ cdc._is_truncate_row(spec, "known") }}
 {%- endmacro %}
 
 
@@ -185,11 +177,14 @@ truncates as (
 {%- endif %}
 
 events as (
-    select * from state_events
-    {%- for source in sources %}
-    union all
-    select *, null as _state from {{ source }}
-    {%- endfor %}
+    select {{ cdc._one_partition(not spec.splits) }}*
+    from (
+        select * from state_events
+        {%- for source in sources %}
+        union all
+        select *, null as _state from {{ source }}
+        {%- endfor %}
+    ) as all_events
 ),
 
 {{ cdc._lives(dict(spec, stateful=true, counted=true)) }}

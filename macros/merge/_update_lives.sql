@@ -30,15 +30,18 @@
     {#- A truncate changes as many rows as there are. -#}
     {%- set window = dict(window, few=window.few and not has_truncates) -%}
     {%- set bounds = none if has_truncates or spec.by_position else facts.bounds -%}
-    {%- set known_sql = cdc._known_lives(spec, events, has_truncates, bounds) -%}
+    {%- set known_sql = cdc._known_lives(spec, events, has_truncates, bounds, facts.single) -%}
     {%- set known = cdc._step(spec, "known", known_sql, window.few, scans_table=true) -%}
-    {%- set batch_spec = dict(
-        spec,
-        partial=spec.partial and facts.partial or (spec.partial and cdc._has_any(known, "_is_in_order", false)),
-        truncated=has_truncates or cdc._has_any(known, "_is_truncate", true),
-        splits=not window.few
-    ) -%}
-    {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(batch_spec, events, known), window.few) -%}
+    {%- set is_late = cdc._has_any(known, "_is_in_order", false) -%}
+    {%- set truncated = has_truncates or cdc._has_any(known, "_is_truncate", true) -%}
+    {%- if facts.single and not facts.partial and not truncated and not is_late and not spec.by_position -%}
+        {%- set changed_sql = cdc._next_lives(spec, events, known) -%}
+    {%- else -%}
+        {%- set changed_sql = cdc._changed_lives(dict(
+            spec, partial=spec.partial and (facts.partial or is_late), truncated=truncated, splits=not window.few
+        ), events, known) -%}
+    {%- endif -%}
+    {%- set changes = cdc._step(spec, "changes", changed_sql, window.few) -%}
     {%- set run = cdc._run_of_batch(spec, window, facts, cdc._change_facts(changes, "_current_op")) -%}
     {%- set names = cdc._table_types(spec.relation).keys() | list -%}
     {%- set outcome = cdc._write_current(spec, node, changes, {

@@ -3,12 +3,14 @@
     elsewhere.
 
     Of the new events: `good`, without the ends of moved keys; `truncates`, rows; `truncate_events`, different ones; `partial`,
-    whether one may leave columns unset; `bounds`, where their keys are (see `_key_bounds`).
+    whether one may leave columns unset; `single`, whether no two have the same key; `bounds`, where their keys are (see `_key_bounds`).
 -#}
 {% macro _event_facts(spec, events) -%}
     {%- set key = spec.key_columns[0] -%}
     {%- if events.rows is not none -%}
-        {{ return(adapter.event_facts(events, key, cdc._literal_suffixes().get(spec.types[key], "unknown"))) }}
+        {%- set suffix = cdc._literal_suffixes().get(spec.types[key], "unknown") -%}
+        {%- set is_single = adapter.has_single_events(events, spec.key_columns, spec.types) -%}
+        {{ return(dict(adapter.event_facts(events, key, suffix), single=is_single)) }}
     {%- endif -%}
     {%- set is_good = "_op <> 'M'" ~ (" and size(_former_entity_ids) = 0" if spec.follows) -%}
     {%- set row = run_query(
@@ -17,7 +19,7 @@
     ).rows[0] -%}
     {{ return({
         "good": row[0] | int, "truncates": row[1] | int, "truncate_events": row[2] | int, "partial": true,
-        "bounds": cdc._key_bounds(spec, fromjson(row[3] or "{}")),
+        "single": false, "bounds": cdc._key_bounds(spec, fromjson(row[3] or "{}")),
     }) }}
 {%- endmacro %}
 

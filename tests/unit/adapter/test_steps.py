@@ -35,6 +35,19 @@ def test_events_that_changed_their_row_are_not_new() -> None:
     assert steps.event_facts(rows, "id", "L")["good"] == 2
 
 
+def test_keys_with_one_event_each() -> None:
+    assert not steps.has_single_events(EVENTS, {"id": "bigint"})
+    assert steps.has_single_events(EVENTS, {"id": "bigint", "_op": "string"})
+    # NULL is a key like others, and the same one twice.
+    assert steps.has_single_events(EVENTS.slice(1, 2), {"id": "bigint"})
+    assert not steps.has_single_events(pa.table({"id": [None, None]}), {"id": "int"})
+
+
+@pytest.mark.parametrize("kind", ["double", "string collate UTF8_LCASE", "char(3)"])
+def test_keys_that_are_the_same_as_other_values(kind: str) -> None:
+    assert not steps.has_single_events(EVENTS.slice(0, 2), {"id": kind})
+
+
 @pytest.mark.parametrize(
     ("values", "suffix"),
     [

@@ -531,6 +531,11 @@ class SparkCdcAdapter(SparkAdapter):
         return steps.event_facts(step.rows, key, suffix)
 
     @available.parse_none
+    def has_single_events(self, step: Step, keys: list[str], types: dict[str, str]) -> bool:
+        """See `steps.has_single_events`."""
+        return steps.has_single_events(step.rows, {key: types[key] for key in keys})
+
+    @available.parse_none
     def change_facts(self, step: Step, kind: str) -> dict[str, Any]:
         """See `steps.change_facts`."""
         return steps.change_facts(step.rows, kind)

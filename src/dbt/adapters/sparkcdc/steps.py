@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,21 @@ MOST_LISTED = 2000
 MOST_LITERAL_CHARS = 100_000
 # Each group of keys is a condition of its own.
 MOST_GROUPS = 50
+# Types whose values are the same key to Spark only if they are the same value. Decimals are such.
+BY_VALUE = frozenset(
+    [
+        "tinyint",
+        "smallint",
+        "int",
+        "bigint",
+        "string",
+        "binary",
+        "boolean",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+    ]
+)
 # A long text as the border of a range only makes a statement longer.
 MOST_BORDER_CHARS = 100
 
@@ -159,6 +174,22 @@ def event_facts(rows: pa.Table, key: str, suffix: str | None) -> dict[str, Any]:
         "partial": bool(pc.any(pc.greater(unset, 0)).as_py()),
         "bounds": key_bounds(rows[key], key, suffix),
     }
+
+
+def has_single_events(rows: pa.Table, keys: Mapping[str, str]) -> bool:
+    """Whether no two events have the same key.
+
+    Args:
+        rows: New events, as the fold reads them.
+        keys: The key columns with their types in SQL.
+
+    Returns:
+        False as well where Spark may take keys for the same that are different values: texts with
+        a collation or a fixed length, and floating-point numbers.
+    """
+    if not all(kind in BY_VALUE or kind.startswith("decimal(") for kind in keys.values()):
+        return False
+    return rows.group_by(list(keys)).aggregate([]).num_rows == rows.num_rows
 
 
 def key_bounds(values: pa.ChunkedArray, key: str, suffix: str | None) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@
 {%- endmacro %}
 
 
-{% macro batch_of_history(history, truncates=0, partial=true, traits={}) -%}
+{% macro batch_of_history(history, truncates=0, partial=true, single=false, traits={}) -%}
     {%- if not execute -%}{{ return("") }}{%- endif -%}
     {%- set node = cdc._node_of(history) -%}
     {%- set spec = spec_as_declared(node) -%}
@@ -35,7 +35,7 @@
     {%- set window = {"read_from": 8, "read_to": 9, "raw_rows": 1000, "few": true, "position": {"read_to": 9}} -%}
     {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
     {%- set facts = {
-        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "rejected": {"quarantined": 0, "left_out": 0, "erased": 0}, "bounds": some_keys(spec),
+        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "single": single, "rejected": {"quarantined": 0, "left_out": 0, "erased": 0}, "bounds": some_keys(spec),
     } -%}
     {%- do cdc._write_batch(spec, window, events, facts, 7, {"tombstones": true}) -%}
     {{ return(statements()) }}
@@ -80,14 +80,15 @@
 {%- endmacro %}
 
 
-{% macro batch_without_history(current, has_truncates=false) -%}
+{% macro batch_without_history(current, has_truncates=false, single=false) -%}
     {%- if not execute -%}{{ return("") }}{%- endif -%}
     {%- set node = cdc._node_of(current) -%}
     {%- set spec = dict(spec_as_declared(node), tracked=[], lives=true, truncated=has_truncates) -%}
     {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
     {%- set bounds = none if has_truncates else some_keys(spec) -%}
-    {%- set known = cdc._step(spec, "known", cdc._known_lives(spec, events, has_truncates, bounds), true) -%}
-    {%- set changes = cdc._step(spec, "changes", cdc._changed_lives(spec, events, known), true) -%}
+    {%- set known = cdc._step(spec, "known", cdc._known_lives(spec, events, has_truncates, bounds, single), true) -%}
+    {%- set form = cdc._next_lives if single else cdc._changed_lives -%}
+    {%- set changes = cdc._step(spec, "changes", form(spec, events, known), true) -%}
     {%- set names = cdc._life_columns(spec) -%}
     {%- do cdc._write_current(spec, node, changes, {
         "version": 7, "names": names, "position": {}, "few": true, "selected": cdc._final_columns(node, names), "checkpoint": {},

@@ -244,13 +244,16 @@ recalled_events as (
 ),
 
 events as (
-    select *, null as _state from other_new_events
-    union all
-    select *, null as _state from other_known_events
-    union all
-    select *, null as _state from recalled_events
-    union all
-    select * from state_events
+    select *
+    from (
+        select *, null as _state from other_new_events
+        union all
+        select *, null as _state from other_known_events
+        union all
+        select *, null as _state from recalled_events
+        union all
+        select * from state_events
+    ) as all_events
 ),
 
 

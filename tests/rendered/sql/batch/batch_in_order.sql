@@ -73,7 +73,7 @@ state_events as (
 ),
 
 known_versions as (
-    select * from ordered_versions
+    select /*+ coalesce(1) */ * from ordered_versions
 ),
 
 truncates as (
@@ -93,9 +93,12 @@ new_events as (
 ),
 
 events as (
-    select *, null as _state from new_events
-    union all
-    select * from state_events
+    select /*+ coalesce(1) */ *
+    from (
+        select *, null as _state from new_events
+        union all
+        select * from state_events
+    ) as all_events
 ),
 
 
@@ -223,7 +226,7 @@ versions as (
 
 
 changes as (
-    select
+    select /*+ coalesce(1) */
         case
             when versions.dbt_scd_id is null and known.dbt_scd_id is null then 'tombstone'
             when known.dbt_scd_id is null then 'insert'

@@ -101,7 +101,10 @@ from arrived_events) as events
 ),
 
 events as (
-    select * from new_events
+    select *
+    from (
+        select * from new_events
+    ) as all_events
 ),
 
 

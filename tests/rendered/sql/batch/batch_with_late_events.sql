@@ -156,13 +156,16 @@ known_tombstones as (
 ),
 
 events as (
-    select *, null as _state from new_events
-    union all
-    select * from state_events
-    union all
-    select *, null as _state from known_events
-    union all
-    select *, null as _state from known_tombstones
+    select *
+    from (
+        select *, null as _state from new_events
+        union all
+        select * from state_events
+        union all
+        select *, null as _state from known_events
+        union all
+        select *, null as _state from known_tombstones
+    ) as all_events
 ),
 
 

@@ -91,9 +91,12 @@ known_events as (
 ),
 
 events as (
-    select * from new_events
-    union all
-    select * from known_events
+    select *
+    from (
+        select * from new_events
+        union all
+        select * from known_events
+    ) as all_events
 ),
 
 

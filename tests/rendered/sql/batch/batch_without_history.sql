@@ -31,18 +31,13 @@ with touched_keys as (
 
 select
     known.`sku`, known.`price`, known.`listed_on`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`, known.`_cdc_deleted_at`, known.`_event_id`, known._events,
-    false as _is_truncate,
-    touched_keys._first_new > coalesce(element_at(known._events, -1)._seq, known._cdc_seq) as _is_in_order
+    (known.`sku` is null) as _is_truncate,
+    (known.`sku` is null) or touched_keys._first_new > coalesce(element_at(known._events, -1)._seq, known._cdc_seq) as _is_in_order
 from app.current_without_history as known
-inner join touched_keys on known.`sku` <=> touched_keys.`sku`
-where known.`sku` between 'a' and 'c' and known.`sku` in ('a', 'b', 'c')
-union all
-select
-    known.`sku`, known.`price`, known.`listed_on`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`, known.`_cdc_deleted_at`, known.`_event_id`, known._events,
-    true as _is_truncate,
-    true as _is_in_order
-from app.current_without_history as known
-where (known.`sku` is null);
+left join touched_keys on known.`sku` <=> touched_keys.`sku`
+where
+    (known.`sku` between 'a' and 'c' and known.`sku` in ('a', 'b', 'c') or (known.`sku` is null))
+    and (touched_keys._first_new is not null or (known.`sku` is null));
 
 -- step changes
 with known_lives as (
@@ -107,11 +102,14 @@ known_events as (
 ),
 
 events as (
-    select * from state_events
-    union all
-    select *, null as _state from new_events
-    union all
-    select *, null as _state from known_events
+    select /*+ coalesce(1) */ *
+    from (
+        select * from state_events
+        union all
+        select *, null as _state from new_events
+        union all
+        select *, null as _state from known_events
+    ) as all_events
 ),
 
 

@@ -32,11 +32,13 @@ with touched_keys as (
 
 select
     known.`id`, known.`placed_on`, known.`tags`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`, known.`_cdc_deleted_at`, known.`_event_id`, known._events,
-    false as _is_truncate,
-    false as _is_in_order
+    (known.`id` is null) as _is_truncate,
+    (known.`id` is null) as _is_in_order
 from app.current_without_history_partitioned as known
-inner join touched_keys on known.`id` <=> touched_keys.`id`
-where true
+left join touched_keys on known.`id` <=> touched_keys.`id`
+where
+    (true or (known.`id` is null))
+    and (touched_keys._first_new is not null or (known.`id` is null))
 union all
 select
     known.`id`, known.`placed_on`, known.`tags`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`, known.`_cdc_deleted_at`, known.`_event_id`, known._events,
@@ -47,14 +49,7 @@ cross join (select max(_seq) as _last from step_events where _op = 'T') as last_
 left anti join touched_keys on known.`id` <=> touched_keys.`id`
 where
     not (known.`id` is null)
-    and exists(coalesce(known._events, array(struct(known._cdc_seq as _seq, 'U' as _op, known._event_id, known._cdc_updated_at as _ts, cast(array() as array<string>) as _unset, struct(known.`placed_on`, known.`tags`) as _image))), event -> event._seq <= _last)
-union all
-select
-    known.`id`, known.`placed_on`, known.`tags`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`, known.`_cdc_deleted_at`, known.`_event_id`, known._events,
-    true as _is_truncate,
-    true as _is_in_order
-from app.current_without_history_partitioned as known
-where (known.`id` is null);
+    and exists(coalesce(known._events, array(struct(known._cdc_seq as _seq, 'U' as _op, known._event_id, known._cdc_updated_at as _ts, cast(array() as array<string>) as _unset, struct(known.`placed_on`, known.`tags`) as _image))), event -> event._seq <= _last);
 
 -- step changes
 with known_lives as (
@@ -135,11 +130,14 @@ truncates as (
 ),
 
 events as (
-    select * from state_events
-    union all
-    select *, null as _state from new_events
-    union all
-    select *, null as _state from known_events
+    select /*+ coalesce(1) */ *
+    from (
+        select * from state_events
+        union all
+        select *, null as _state from new_events
+        union all
+        select *, null as _state from known_events
+    ) as all_events
 ),
 
 
