@@ -164,23 +164,9 @@
             {%- do cdc._refuse_other_writer(this, batch.version) -%}
         {%- endif -%}
     {%- endif -%}
-    {%- do cdc._drop_left_over_batches(written) -%}
+    {#- Batches of builds that died stay as tables; a build that goes on for a day is none that lives. -#}
+    {%- do adapter.drop_left_overs(written, "__dbt_tmp_", 24) -%}
     {%- call noop_statement("main", "OK") -%}{{ sql }}{%- endcall -%}
-{%- endmacro %}
-
-
-{#- Batches of builds that died stay as tables; a build that goes on for a day is none that lives. -#}
-{% macro _drop_left_over_batches(written) -%}
-    {%- set pattern = modules.re.sub("__dbt_tmp_\\w+$", "__dbt_tmp_*", written.identifier) -%}
-    {%- set found = run_query("show tables in " ~ cdc._quoted(written.schema) ~ " like " ~ cdc._literal(pattern)) -%}
-    {%- for name in found.columns["tableName"].values() if name | lower != written.identifier | lower -%}
-        {%- set left = written.incorporate(path={"identifier": name}) -%}
-        {%- set changed = run_query("describe detail " ~ left)[0]["lastModified"] -%}
-        {%- set now = modules.datetime.datetime.now(modules.pytz.utc) -%}
-        {%- if (now - changed.replace(tzinfo=modules.pytz.utc)).days >= 1 -%}
-            {%- do run_query("drop table if exists " ~ left) -%}
-        {%- endif -%}
-    {%- endfor -%}
 {%- endmacro %}
 
 

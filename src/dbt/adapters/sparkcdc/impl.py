@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
 from functools import wraps
 from multiprocessing.context import SpawnContext
 from pathlib import Path
@@ -32,7 +34,7 @@ from dbt.adapters.sparkcdc import (
 )
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
-from dbt.adapters.sparkcdc.cursor import quoted
+from dbt.adapters.sparkcdc.cursor import literal, quoted
 from dbt.adapters.sparkcdc.delta_log import (
     Appended,
     appended,
@@ -774,6 +776,30 @@ class SparkCdcAdapter(SparkAdapter):
                 self._compact_if_it_pays(table)
                 return not others
         return False
+
+    @available.parse_none
+    def drop_left_overs(self, relation: BaseRelation, mark: str, hours: int) -> None:
+        """Drops tables that builds which died left beside a table of the present build.
+
+        Args:
+            relation: The table of the present build: a name, the mark, and what tells builds apart.
+            mark: What begins the part of the name that tells builds apart.
+            hours: How long a table must have been left alone.
+        """
+        present = (relation.identifier or "").lower()
+        name = present.rpartition(mark)[0]
+        schema = relation.include(identifier=False)
+        listing = f"show tables in {schema} like {literal(f'{name}{mark}*')}"
+        newest = datetime.now(timezone.utc) - timedelta(hours=hours)
+        for row in self.execute(listing, fetch=True)[1].rows:
+            if row["tableName"].lower() == present:
+                continue
+            left = relation.incorporate(path={"identifier": row["tableName"]})
+            # Another build may drop it first.
+            with contextlib.suppress(DbtRuntimeError):
+                detail = self.execute(f"describe detail {left}", fetch=True)[1].rows[0]
+                if detail["lastModified"].replace(tzinfo=timezone.utc) < newest:
+                    self.execute(f"drop table if exists {left}")
 
     @available.parse_none
     def replace_partitions(self, table: str, sql: str, emptied: Step | None) -> None:
