@@ -63,7 +63,7 @@ select
     if(__cdc_is_changed, __cdc_event._seq, __cdc_known._cdc_seq) as _cdc_seq,
     case
         when __cdc_is_next then if(size(__cdc_event._unset) = 0, null, array({{ cdc._remembered_event(spec) }}))
-        when __cdc_is_image and not __cdc_goes_on then __cdc_known._events
+        when __cdc_is_image and not __cdc_goes_on then {{ cdc._without_sole_event("__cdc_known._events") }}
         when __cdc_known.dbt_scd_id is null then array({{ cdc._remembered_event(spec) }})
         else concat(
             coalesce(__cdc_known._events, array({{ cdc._sole_event(spec, "__cdc_known") }})),

@@ -84,7 +84,8 @@
         {%- set changed_sql = cdc._next_versions(spec, known) -%}
     {%- else -%}
         {%- set changed_sql = cdc._changed_versions(dict(
-            spec, truncated=truncated, partial=spec.partial and (facts.partial or known.whole is not none), splits=not window.few
+            spec, truncated=truncated, partial=spec.partial and (facts.partial or known.whole is not none),
+            splits=cdc._is_many(window, facts)
         ), known, has_tombstones, window.read_from, window.read_to) -%}
     {%- endif -%}
     {%- set changes = cdc._step(spec, "changes", changed_sql, window.few, scans_table=spec.rebuild) -%}

@@ -255,7 +255,7 @@ versions as (
         {%- if spec.lives %}
         _events,
         {%- else %}
-        if(size(_events) = 1 and _events[0]._op = 'U' and size(_events[0]._unset) = 0, null, _events) as _events,
+        {{ cdc._without_sole_event("_events") }} as _events,
         {%- endif %}
         {%- if spec.counted %}
         _effects,
@@ -307,6 +307,13 @@ select
     _event_id,
     true as _cdc_is_latest
 from sole_events
+{%- endmacro %}
+
+
+{#- What a version remembers; NULL where that is a single full image, which the version says by itself. -#}
+{% macro _without_sole_event(events) -%}
+    {%- set first = events ~ "[0]" -%}
+    {{ return("if(size(" ~ events ~ ") = 1 and " ~ first ~ "._op = 'U' and size(" ~ first ~ "._unset) = 0, null, " ~ events ~ ")") }}
 {%- endmacro %}
 
 

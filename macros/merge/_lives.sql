@@ -61,7 +61,8 @@ select
 from {{ spec.relation }} as known
 left join touched_keys on {{ cdc._same(spec.key_columns, "known", "touched_keys") }}
 where
-    ({{ cdc._is_within(bounds, "known") }} or {{ is_truncate }})
+    {#- A condition on the bounded column alone leaves out partitions as well as files. #}
+    ({{ cdc._is_within(bounds, "known") }} or known.{{ cdc._quoted(spec.key_columns[0]) }} is null)
     and (touched_keys._first_new is not null or {{ is_truncate }})
 {%- if has_truncates %}
 union all

@@ -38,7 +38,7 @@
         {%- set changed_sql = cdc._next_lives(spec, events, known) -%}
     {%- else -%}
         {%- set changed_sql = cdc._changed_lives(dict(
-            spec, partial=spec.partial and (facts.partial or is_late), truncated=truncated, splits=not window.few
+            spec, partial=spec.partial and (facts.partial or is_late), truncated=truncated, splits=cdc._is_many(window, facts)
         ), events, known) -%}
     {%- endif -%}
     {%- set changes = cdc._step(spec, "changes", changed_sql, window.few) -%}

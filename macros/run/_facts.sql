@@ -24,6 +24,12 @@
 {%- endmacro %}
 
 
+{#- Whether a batch has so many events that Spark ought to divide them: one raw row may carry a whole transaction. -#}
+{% macro _is_many(window, facts) -%}
+    {{ return(not window.few or facts.good > cdc._few_rows()) }}
+{%- endmacro %}
+
+
 {#-
     Of the changes: `kinds`, how many of each; `effects`, what the new events did.
       kind   the column that says what a change is

@@ -72,6 +72,7 @@ def test_histories(spark: Any) -> None:
         "open": ("'a'", "1", "null", []),
         "open, remembers": ("'a'", "1", "null", ["U1", "U3"]),
         "open, without values": ("null", "null", "null", []),
+        "open, remembers itself": ("'a'", "1", "null", ["U1"]),
         "ended": ("'a'", "1", "5", ["U1", "D5"]),
     }
     events, latest = [], []

@@ -41,6 +41,9 @@ def test_keys_with_one_event_each() -> None:
     # NULL is a key like others, and the same one twice.
     assert steps.has_single_events(EVENTS.slice(1, 2), {"id": "bigint"})
     assert not steps.has_single_events(pa.table({"id": [None, None]}), {"id": "int"})
+    rows = pa.table({"._seq": [1, 1], "_seq": [1, 2], "a.b": [1, 2]})
+    assert not steps.has_single_events(rows, {"._seq": "bigint"})
+    assert steps.has_single_events(rows, {"a.b": "bigint"})
 
 
 @pytest.mark.parametrize("kind", ["double", "string collate UTF8_LCASE", "char(3)"])

@@ -189,7 +189,10 @@ def has_single_events(rows: pa.Table, keys: Mapping[str, str]) -> bool:
     """
     if not all(kind in BY_VALUE or kind.startswith("decimal(") for kind in keys.values()):
         return False
-    return rows.group_by(list(keys)).aggregate([]).num_rows == rows.num_rows
+    # Arrow takes a name that begins with a dot for a path.
+    numbered = [str(number) for number in range(len(keys))]
+    found = rows.select(list(keys)).rename_columns(numbered).group_by(numbered).aggregate([])
+    return found.num_rows == rows.num_rows
 
 
 def key_bounds(values: pa.ChunkedArray, key: str, suffix: str | None) -> dict[str, Any] | None:

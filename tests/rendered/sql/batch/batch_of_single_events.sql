@@ -98,7 +98,7 @@ select
     if(__cdc_is_changed, __cdc_event._seq, __cdc_known._cdc_seq) as _cdc_seq,
     case
         when __cdc_is_next then if(size(__cdc_event._unset) = 0, null, array(struct(__cdc_event._seq, if(__cdc_event._op = 'I', 'U', __cdc_event._op) as _op, __cdc_event._event_id, __cdc_event._ts, if(__cdc_event._op in ('I', 'U'), __cdc_event._unset, cast(array() as array<string>)) as _unset, if(__cdc_event._op in ('I', 'U'), struct(__cdc_event._values.`amount`), null) as _image)))
-        when __cdc_is_image and not __cdc_goes_on then __cdc_known._events
+        when __cdc_is_image and not __cdc_goes_on then if(size(__cdc_known._events) = 1 and __cdc_known._events[0]._op = 'U' and size(__cdc_known._events[0]._unset) = 0, null, __cdc_known._events)
         when __cdc_known.dbt_scd_id is null then array(struct(__cdc_event._seq, if(__cdc_event._op = 'I', 'U', __cdc_event._op) as _op, __cdc_event._event_id, __cdc_event._ts, if(__cdc_event._op in ('I', 'U'), __cdc_event._unset, cast(array() as array<string>)) as _unset, if(__cdc_event._op in ('I', 'U'), struct(__cdc_event._values.`amount`), null) as _image))
         else concat(
             coalesce(__cdc_known._events, array(struct(__cdc_known._seq, 'U' as _op, __cdc_known._event_id, __cdc_known.dbt_valid_from as _ts, cast(array() as array<string>) as _unset, struct(__cdc_known.`amount`) as _image))),

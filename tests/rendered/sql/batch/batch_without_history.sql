@@ -36,7 +36,7 @@ select
 from app.current_without_history as known
 left join touched_keys on known.`sku` <=> touched_keys.`sku`
 where
-    (known.`sku` between 'a' and 'c' and known.`sku` in ('a', 'b', 'c') or (known.`sku` is null))
+    (known.`sku` between 'a' and 'c' and known.`sku` in ('a', 'b', 'c') or known.`sku` is null)
     and (touched_keys._first_new is not null or (known.`sku` is null));
 
 -- step changes

@@ -37,7 +37,7 @@ select
 from app.current_without_history_partitioned as known
 left join touched_keys on known.`id` <=> touched_keys.`id`
 where
-    (true or (known.`id` is null))
+    (true or known.`id` is null)
     and (touched_keys._first_new is not null or (known.`id` is null))
 union all
 select
