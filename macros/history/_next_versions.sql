@@ -95,11 +95,13 @@ from marked_versions
 {%- endmacro %}
 
 
-{#- The events of a batch, one for each key, beside what is known of the key: two structs, so that no column of the table meets another. -#}
+{#- The events of a batch, one for each key, beside what is known of the key: two structs, so that no two columns have one name. -#}
 {% macro _paired_events(spec, events, known, columns) -%}
 select
     {{ cdc._column_list(spec.key_columns, "events") }},
-    struct(events._values, events._op, events._seq, events._event_id, {{ "events._ts, " if spec.time == "_ts" }}events._unset) as __cdc_event,
+    struct(
+        {{ "events._ts, " if spec.time == "_ts" }}events._values, events._op, events._seq, events._event_id, events._unset
+    ) as __cdc_event,
     struct({{ cdc._column_list(columns, "known") }}) as __cdc_known
 from {{ events.relation }} as events
 left join {{ known.relation }} as known on {{ cdc._same(spec.key_columns, "events", "known") }}

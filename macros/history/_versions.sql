@@ -312,8 +312,8 @@ from sole_events
 
 {#- What a version remembers; NULL where that is a single full image, which the version says by itself. -#}
 {% macro _without_sole_event(events) -%}
-    {%- set first = events ~ "[0]" -%}
-    {{ return("if(size(" ~ events ~ ") = 1 and " ~ first ~ "._op = 'U' and size(" ~ first ~ "._unset) = 0, null, " ~ events ~ ")") }}
+    {%- set is_sole = "size(" ~ events ~ ") = 1 and " ~ events ~ "[0]._op = 'U' and size(" ~ events ~ "[0]._unset) = 0" -%}
+    {{ return("if(" ~ is_sole ~ ", null, " ~ events ~ ")") }}
 {%- endmacro %}
 
 

@@ -43,7 +43,9 @@ where
 with paired_events as (
     select
         events.`order_id`, events.`line`,
-        struct(events._values, events._op, events._seq, events._event_id, events._ts, events._unset) as __cdc_event,
+        struct(
+            events._ts, events._values, events._op, events._seq, events._event_id, events._unset
+        ) as __cdc_event,
         struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_seq`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`_events`, known.`dbt_scd_id`, known.`dbt_updated_at`, known.`dbt_valid_from`, known.`dbt_valid_to`, known.`_event_id`, known.`_cdc_is_latest`) as __cdc_known
     from step_events as events
     left join step_latest as known on events.`order_id` <=> known.`order_id` and events.`line` <=> known.`line`

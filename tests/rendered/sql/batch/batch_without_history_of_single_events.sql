@@ -42,7 +42,9 @@ where
 with paired_events as (
     select
         events.`sku`,
-        struct(events._values, events._op, events._seq, events._event_id, events._unset) as __cdc_event,
+        struct(
+            events._values, events._op, events._seq, events._event_id, events._unset
+        ) as __cdc_event,
         struct(known.`sku`, known.`price`, known.`listed_on`, known.`_cdc_created_at`, known.`_cdc_updated_at`, known.`_cdc_seq`, known.`_cdc_deleted_at`, known.`_events`, known.`_event_id`) as __cdc_known
     from step_events as events
     left join step_known as known on events.`sku` <=> known.`sku`
