@@ -278,6 +278,8 @@ class TestBusyTables:
         execute, came = Cursor.execute, []
         last = rows(project, f"describe history {keys} limit 1")[0]
         checkpoint = next(str(value) for value in last if str(value).startswith('{"'))
+        # It may be that of a commit without rows, which no other commit can carry.
+        checkpoint = json.dumps(json.loads(checkpoint) | {"operation": ""})
 
         def beside(cursor: Cursor, sql: str, bindings: Any = None) -> None:
             if not came and merges(sql, "moving_keys"):
