@@ -298,7 +298,7 @@ select
     _seq as _cdc_seq,
     {{ cdc._no_events(spec) }} as _events,
     {%- if spec.counted %}
-    {{ cdc._sole_effects() }} as _effects,
+    {{ cdc._counted_effects({"inserted": "_is_new"}) }} as _effects,
     {%- endif %}
     {{ cdc._version_id(spec, "_event_id") }} as dbt_scd_id,
     {{ spec.time }} as dbt_updated_at,
@@ -329,16 +329,6 @@ from sole_events
 {#- The columns whose values a remembered event keeps. -#}
 {% macro _kept_columns(spec) -%}
     {{ return((spec.value_columns if spec.keeps_images else []) if spec.lives else cdc._untracked(spec)) }}
-{%- endmacro %}
-
-
-{#- What the only event of a key did: it inserted a row. -#}
-{% macro _sole_effects() -%}
-    {%- set fields = [] -%}
-    {%- for effect in cdc._effects() -%}
-        {%- do fields.append(("if(_is_new, 1L, 0L)" if effect == "inserted" else "0L") ~ " as " ~ effect) -%}
-    {%- endfor -%}
-    {{ return("struct(" ~ (fields | join(", ")) ~ ")") }}
 {%- endmacro %}
 
 

@@ -340,7 +340,7 @@ select
     {{ cdc._no_events(spec) }} as _events,
     _event_id,
     {%- if spec.counted %}
-    {{ cdc._sole_effects() }} as _effects,
+    {{ cdc._counted_effects({"inserted": "_is_new"}) }} as _effects,
     {%- endif %}
     'U' as _op
 from sole_events
