@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -286,6 +288,11 @@ class TestBusyTables:
                     spark.sql(f"update {keys} set a = a")
             execute(cursor, sql, bindings)
 
+        left = f"{schema}.moving_keys__dbt_tmp_0"
+        project.run_sql(f"create table {left} using delta as select 1 as a")
+        [log] = {Path(p).parent for p in spark.table(left).inputFiles()}
+        for file in Path(str(log).removeprefix("file:"), "_delta_log").glob("*.json"):
+            os.utime(file, (1_700_000_000, 1_700_000_000))
         arrive("moving")
         with monkeypatch.context() as patch:
             patch.setattr(Cursor, "execute", beside)
@@ -293,5 +300,9 @@ class TestBusyTables:
         assert len(came) == 1
         messages = [result.message for result in results if result.status == "error"]
         assert len(messages) == 1 and "another build wrote" in messages[0]
+        arrive("moving")
         run_dbt(["build", "--select", "+moving_final"])
         assert rows(project, RESOLVED) == rows(project, NEWEST)
+        # The batch of the build that failed is left, and one of long ago is not.
+        tables = [row[1] for row in rows(project, f"show tables in {schema} like 'moving_keys__*'")]
+        assert len(tables) == 1 and tables != ["moving_keys__dbt_tmp_0"]
