@@ -58,7 +58,6 @@ LONG = (
     "test_bootstrap",
     "test_erase_keys",
     "test_shared_raw_tables",
-    "test_large_loads",
     "test_erase",
     "test_never_silent",
     "test_erase_landed",

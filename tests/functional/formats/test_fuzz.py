@@ -25,7 +25,7 @@ from tests.functional.formats.hostile import (
 
 pytestmark = pytest.mark.extended
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "100"))
 SEED = int(os.environ.get("FUZZ_SEED", "20261121"))
 
 ROWS = {name: COLUMNS[name] for name in VALUES}

@@ -200,7 +200,7 @@ NEWEST = """
 RESOLVED = "select id, a from {s}.moving_final order by id"
 
 
-@pytest.mark.extended
+@pytest.mark.soak
 @pytest.mark.usefixtures("package")
 class TestBusyTables:
     """Others commit to the raw tables all the time, and to the table of a resolver."""

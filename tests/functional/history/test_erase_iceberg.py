@@ -33,6 +33,7 @@ def dbt_profile_target(dbt_profile_target: dict[str, Any]) -> dict[str, Any]:
     return {**dbt_profile_target, "iceberg_catalog": CATALOG}
 
 
+@pytest.mark.soak
 class TestEraseIceberg(test_erase.TestErase):
     has_other_files = False
     refusals = test_erase.CONDITIONS
@@ -72,15 +73,6 @@ class TestEraseIceberg(test_erase.TestErase):
             return super().writes(table)
         written = "select 1 from {s}.TABLE.snapshots where summary['cdc.follows'] is null"
         return len(self.rows(written.replace("TABLE", table)))
-
-    def the_tables_go_on(self) -> None:
-        """What stays away and what may return is decided in staging, for all formats alike."""
-
-
-@pytest.mark.soak
-class TestEraseIcebergAndGoOn(TestEraseIceberg):
-    def the_tables_go_on(self) -> None:
-        test_erase.TestErase.the_tables_go_on(self)
 
 
 def content(file: Path) -> bytes:

@@ -490,6 +490,7 @@ class TestWhatPeopleDo:
         lake.build("--no-partial-parse")
         lake.check("remark")
 
+    @pytest.mark.soak
     def test_two_writers(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         """Somebody commits between the look at a table and our own commit."""
         stage = iceberg.STAGED_AS
@@ -533,6 +534,7 @@ class TestWhatPeopleDo:
         for table in TABLES:
             assert lake.all_snapshots_of(table) - before[table] <= set(lake.snapshots_of(table))
 
+    @pytest.mark.soak
     def test_a_build_that_dies(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         """Between staging and publishing, and right after publishing."""
         publish = iceberg._publish

@@ -14,7 +14,7 @@ from tests.functional.history.changes import FINAL, SOURCES, WRITES, Changes, ev
 from tests.functional.history.tables import rows
 from tests.functional.history.test_crash import PowerCut
 
-pytestmark = pytest.mark.extended
+pytestmark = pytest.mark.soak
 
 TABLES = ("changes_history", "alone_final")
 # Two more readers of the same raw table, for the first load; the numbers of one are no doubles.
