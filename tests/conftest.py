@@ -63,13 +63,13 @@ LONG = (
     "test_erase_landed",
     "test_iceberg",
     "test_identity",
+    "test_conformance",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts long modules first, but conformance after them: Java is warm then, and it is shorter."""
-    order = {**dict.fromkeys(LONG, 0), "test_conformance": 1}
-    items.sort(key=lambda item: order.get(item.path.stem, 2))
+    """Puts long modules first."""
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 @pytest.fixture(scope="session")

@@ -22,12 +22,9 @@ from tests.conformance.cases import DATA, Case, cases
 ROOT = Path(__file__).resolve().parents[2]
 CASES = cases()
 
-pytestmark = [
-    pytest.mark.extended,
-    pytest.mark.skipif(
-        not DATA.name, reason="CDC_CONFORMANCE_DATA does not name the folder of conformance data"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not DATA.name, reason="CDC_CONFORMANCE_DATA does not name the folder of conformance data"
+)
 
 # A view, for no case has a second batch. It has the rows and columns of a table, as
 # tests/functional/history/test_current_as_view.py shows.
