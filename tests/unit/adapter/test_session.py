@@ -79,6 +79,19 @@ def test_sessions_have_their_own_views_and_settings(credentials: SparkCdcCredent
     close_session(later)
 
 
+def test_hadoop_forgets_where_its_settings_are_from(credentials: SparkCdcCredentials) -> None:
+    spark = open_session(credentials)
+    # It loads what brings settings along.
+    spark.sql("create table written using delta as select 1 as id")
+    sent = spark._jsparkSession.sessionState().newHadoopConf()
+    assert sent.get("fs.defaultFS") == "file:///"
+    for name in ("fs.defaultFS", "mapreduce.job.maps"):
+        assert sent.get(name)
+        assert sent.getPropertySources(name) is None
+    spark.sql("drop table written")
+    close_session(spark)
+
+
 def test_the_threads_active_session_is_its_own(credentials: SparkCdcCredentials) -> None:
     def active() -> bool:
         spark = open_session(credentials)
