@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from dbt.adapters.sparkcdc.creation import create_if_missing
-from dbt.adapters.sparkcdc.landed_files import beside, is_visible
+from dbt.adapters.sparkcdc.landed_files import beside, is_visible, other_packing
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -228,6 +229,11 @@ def compare(
                 plan.reported.append((file._replace(size=0), None, file.problem))
             continue
         if known is None or not known.landed:
+            if packing := other_packing(name):
+                # As if it had no bytes: a later version may know how to unpack it.
+                if known is None:
+                    plan.reported.append((file._replace(size=0), None, packing))
+                continue
             if file.size == 0:
                 if known is None:
                     plan.reported.append((file, None, EMPTY))
@@ -276,6 +282,13 @@ def seen_files(rows: Iterable[Mapping[str, Any]]) -> dict[str, Seen]:
             row["bytes"] != 0 or (before is not None and before.landed),
         )
     return seen
+
+
+def _text(name: str, content: bytes) -> tuple[bytes, int, str | None]:
+    """What `decompress` returns, without the mark that editors and exports put before a text."""
+    unpacked, sound, problem = decompress(name, content)
+    text = unpacked.removeprefix(BOM_UTF8)
+    return text, max(sound - len(unpacked) + len(text), 0), problem
 
 
 def decompress(name: str, content: bytes) -> tuple[bytes, int, str | None]:
@@ -332,7 +345,7 @@ def read_lines(name: str, content: bytes) -> Iterator[tuple[str | None, int, str
     Yields:
         Line, row number from 1, and what is wrong with the line or None. Row 0 stands for the file.
     """
-    unpacked, sound, problem = decompress(name, content)
+    unpacked, sound, problem = _text(name, content)
     if problem is None and not unpacked.strip():
         problem = EMPTY
     lines = unpacked.split(b"\n")
@@ -382,7 +395,7 @@ def file_batches(name: str, content: bytes, modified: int) -> Iterator[pa.Record
         content: Its bytes.
         modified: Its modification time in milliseconds since 1970.
     """
-    unpacked, _, problem = decompress(name, content)
+    unpacked, _, problem = _text(name, content)
     if problem or not unpacked.strip():
         yield from as_batches(file_rows(name, content, modified))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import os
 import random
@@ -156,9 +157,13 @@ class TestLanding:
         put(folder, "orders/c.jsonl", "c\n", WEEKS)
         run_dbt(["run"])
         project.run_sql(f"delete from {log} where _batch = 3")
-        put(folder, "orders/d.jsonl", "d\n")
+        put(folder, "orders/d.jsonl", "\ufeffd\n")
+        put(folder, "orders/e.jsonl.bz2", bz2.compress(b"e\n"))
         run_dbt(["run"])
-        assert logged("in (3, 4)") == {"orders/c.jsonl": (1, None), "orders/d.jsonl": (1, None)}
+        after = logged("in (3, 4)")
+        unread, problem = after.pop("orders/e.jsonl.bz2")
+        assert after == {"orders/c.jsonl": (1, None), "orders/d.jsonl": (1, None)}
+        assert unread == 0 and str(problem).startswith("landing does not unpack files that end")
         third = [("orders/c.jsonl", "c"), ("orders/d.jsonl", "d")]
         assert lines() == sorted(first + second + third)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import os
@@ -33,6 +34,32 @@ def test_the_other_lines_keep_their_numbers(name: str) -> None:
     # A line is the whole line, with the carriage return.
     assert without_lines(name, content, hashes("a"))[0] == 0
     assert without_lines(name, content, hashes("a\r", "ann"))[0] == 3
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
+def test_a_first_line_is_found_behind_a_byte_order_mark(name: str) -> None:
+    def packed(content: bytes) -> bytes:
+        return gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+
+    content = packed(b"\xef\xbb\xbfann\nbob\n")
+    assert without_lines(name, content, hashes("ann")) == (1, packed(b"\nbob\n"))
+    # So a former version landed it.
+    assert without_lines(name, content, hashes("\ufeffann")) == (1, packed(b"\nbob\n"))
+    assert without_lines(name, content, hashes("bob")) == (1, packed(b"\xef\xbb\xbfann\n\n"))
+    assert without_lines(name, content, hashes("ann", "bob")) == (2, b"")
+    assert without_lines(name, packed(b"\xef\xbb\xbf\nann\n"), hashes("ann")) == (1, b"")
+
+
+def test_a_file_that_nobody_can_search_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    file = tmp_path / "t" / "x.jsonl.bz2"
+    file.write_bytes(bz2.compress(b"ann\n"))
+    (tmp_path / "t" / "_hidden.bz2").write_bytes(b"")
+    files, problems = plan(tmp_path, {"t": hashes("ann")})
+    assert files == [] and len(problems) == 1
+    assert str(file) in problems[0] and "`.bz2`" in problems[0] and "gzip" in problems[0]
+    # Other tables of the folder have nothing to do with the person.
+    assert plan(tmp_path, {"u": hashes("ann")}) == ([], [])
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])

@@ -76,6 +76,28 @@ def test_empty_and_too_large_files_are_reported() -> None:
     ]
 
 
+@pytest.mark.parametrize("suffix", [".bz2", ".zst", ".ZIP", ".GZ", ".snappy"])
+def test_a_file_that_landing_cannot_unpack_is_reported_once(suffix: str) -> None:
+    file = File(f"orders/b.jsonl{suffix}", 10, 2000)
+    known = File("orders/a", 10, 1000)
+    [(reported, checksum, problem)] = plan(known, file).reported
+    assert (reported.name, checksum) == (file.name, None)
+    assert problem is not None and f"`{suffix}`" in problem and "gzip" in problem
+    assert "ends with `.gz`" in problem
+    # The next run says no more of it, and a version that can unpack it lands it.
+    log = [row(0, 1000, 10, checksum="A"), row(1, 2000, reported.size, _file=file.name)]
+    assert plan(known, file, seen=seen_files(log)) == Plan([], [], [])
+    assert not seen_files(log)[file.name].landed
+
+
+def test_what_a_former_version_landed_of_such_a_file_stays_landed() -> None:
+    file = File("orders/b.bz2", 10, 1000)
+    seen = {file.name: Seen(10, 1000, "B.BZ2")}
+    assert plan(file, seen=seen) == Plan([], [], [])
+    [(_, _, problem)] = plan(file._replace(size=11), seen=seen, **{"b.bz2": "other"}).reported
+    assert problem is not None and problem.startswith("replaced after it was landed")
+
+
 def row(batch: int | None, at: int, size: int | None, **more: Any) -> dict[str, Any]:
     names = {"_file": "orders/a", "modified_at": at, "checksum": str(at)}
     return {**names, "_batch": batch, "_landed_at": at, "bytes": size, **more}

@@ -28,6 +28,31 @@ def test_lines_keep_their_number(name: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
+@pytest.mark.parametrize("lines", [b'{"a": 1}\n{"a": 2}\n', b"id,city\n1,Bern\n"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(name: str, lines: bytes) -> None:
+    content = b"\xef\xbb\xbf" + lines
+    packed = gzip.compress(content) if name.endswith(".gz") else content
+    expected = [(line, row, None) for row, line in enumerate(lines.decode().splitlines(), start=1)]
+    assert list(landing.read_lines(name, packed)) == expected
+
+
+def test_a_byte_order_mark_alone_is_an_empty_file() -> None:
+    assert list(landing.read_lines("x", b"\xef\xbb\xbf")) == [(None, 0, "empty file")]
+
+
+def test_lines_that_damage_makes_doubtful_are_counted_without_the_mark() -> None:
+    packed = bytearray(gzip.compress(b"\xef\xbb\xbfa\nb\n") + gzip.compress(b"c\n"))
+    packed[-8] ^= 1  # of the checksum of the second member
+    found = list(landing.read_lines("x.gz", bytes(packed)))
+    assert [(line, problem is None) for line, _, problem in found] == [
+        ("a", True),
+        ("b", True),
+        ("c", False),
+        (None, False),
+    ]
+
+
 def test_gzip_of_several_members() -> None:
     packed = gzip.compress(b"one\n") + gzip.compress(b"two\n")
     assert [line for line, _, _ in landing.read_lines("x.gz", packed)] == ["one", "two"]
@@ -95,6 +120,7 @@ FRAGMENTS = st.sampled_from(
         *(b"\n", b"\n", b" ", b"\t", b"\r", b"\x0b", b"\x1c", b"\0", b"a", b"0123456789" * 3),
         # Valid, valid only together, a separator of lines elsewhere, and half of a surrogate pair.
         *(b"\xc3\xa9", b"\xc3", b"\xa9", b"\xe2\x80\xa8", b"\xed\xa0\x80"),
+        b"\xef\xbb\xbf",
     ]
 )
 

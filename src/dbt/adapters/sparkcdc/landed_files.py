@@ -11,12 +11,18 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 BESIDE = ".cdc_erased"
 UNFINISHED = ".cdc_writing"
+# What files are packed with elsewhere. Read as text they would be lines of noise.
+OTHER_PACKING = re.compile(
+    r"(?i)\.(7z|br|bz2|deflate|gz|gzip|lz4|lzma|lzo|snappy|xz|z|zip|zst|zstd)\Z"
+)
 # One that belongs to no member, and says no time: the same lines are the same bytes.
 GZIP_TIME = 0
 
@@ -60,6 +66,12 @@ def plan(folder: Path, lines: Mapping[str, Collection[str]]) -> tuple[list[Rewri
     for table in sorted(path for path in folder.iterdir() if path.is_dir()):
         wanted = lines.get(table.name, ())
         for file in visible(table):
+            if wanted and (packing := other_packing(file.name)):
+                problems.append(
+                    f"{file}: {packing}. Nothing tells whether it has lines of the person: replace"
+                    " it so, or move it out of the folder"
+                )
+                continue
             try:
                 count, left = _left(file, wanted)
             except DamagedFile as exc:
@@ -107,6 +119,21 @@ def is_visible(name: str) -> bool:
     return not name.startswith(("_", ".")) and not name.endswith("._COPYING_")
 
 
+def other_packing(name: str) -> str:
+    """Returns why a file cannot be unpacked, and the remedy; nothing where it is text or gzip.
+
+    Args:
+        name: Its name.
+    """
+    found = OTHER_PACKING.search(name)
+    if not found or found[0] == ".gz":
+        return ""
+    return (
+        f"landing does not unpack files that end with `{found[0]}`: send it as text, or packed by"
+        " gzip under a name that ends with `.gz`"
+    )
+
+
 def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[int, bytes]:
     """Empties the lines of a file that are among some.
 
@@ -125,8 +152,12 @@ def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[in
 
     unpacked, _, problem = decompress(name, content)
     kept, count = [], 0
-    for line in unpacked.split(b"\n"):
-        is_erased = bool(line.strip()) and hashlib.sha256(line).hexdigest() in lines
+    for at, line in enumerate(unpacked.split(b"\n")):
+        # Landing leaves out what stands before the first line; former versions did not.
+        texts = (line,) if at else (line, line.removeprefix(BOM_UTF8))
+        is_erased = any(
+            text.strip() and hashlib.sha256(text).hexdigest() in lines for text in texts
+        )
         count += is_erased
         kept.append(b"" if is_erased else line)
     if not count:
@@ -137,7 +168,7 @@ def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[in
             " the raw table"
         )
     left = b"\n".join(kept)
-    if not left.strip():
+    if not left.removeprefix(BOM_UTF8).strip():
         return count, b""
     return count, gzip.compress(left, mtime=GZIP_TIME) if name.endswith(".gz") else left
 
