@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # What the files of a project are called; others do not change what dbt builds.
 PROJECT_FILES = frozenset([".sql", ".yml", ".yaml", ".py", ".csv", ".md"])
+TESTS = ("test.", "unit_test.")
 WRITTEN_BY_DBT = frozenset(["target", "logs", "warehouse"])
 LONGEST_PAUSE = 60.0
 
@@ -179,7 +180,9 @@ class DbtProject:
             CannotWatch: The profile cannot be read, or there is no Spark.
             InputsUnknown: The project cannot be parsed.
         """
-        self.folder, self.select, self.first = folder, list(select), list(first)
+        # As dbt takes them: an option may name several, divided by spaces.
+        self.select = [one for given in select for one in given.split()]
+        self.folder, self.first = folder, list(first)
         self.profiles, self.target = profiles_folder(folder, profiles), target
         self.variables = ["--vars", variables] if variables else []
         self.place = ["--project-dir", str(folder), "--profiles-dir", str(self.profiles)]
@@ -188,19 +191,23 @@ class DbtProject:
         self.spark = _session(folder, profiles, target)
         self.folders: dict[str, tuple[str, Place] | None] = {}
         self.manifest: Manifest | None = None
+        self.watched: Collection[str] = ()
         self.parsed: object = None
         self._parse()
 
     def inputs(self) -> Inputs:
-        """Returns the present state of each declared source table; None where only Spark knows."""
+        """Returns the present state of the declared source tables that the selected nodes read.
+
+        It is None where only Spark knows.
+        """
         if self.first:
             outcome = run_dbt(["build", *self.place, "--select", *self.first], None, self._parse())
             if not outcome.ok:
                 raise InputsUnknown(outcome)
         return {
             f"source:{source.source_name}.{source.name}": self._state(source.relation_name or "")
-            for source in self._parse().sources.values()
-            if declaration_of(source.to_dict())
+            for name, source in self._parse().sources.items()
+            if name in self.watched and declaration_of(source.to_dict())
         }
 
     def build(self, selectors: Sequence[str]) -> Outcome:
@@ -223,9 +230,31 @@ class DbtProject:
             except BadProject as exc:
                 said = f"The project cannot be parsed: {exc}"
                 raise InputsUnknown(Outcome([], said, [])) from exc
+            self.watched = self._sources_above(manifest)
             self.manifest, self.parsed = manifest, files
             self.folders.clear()
         return self.manifest
+
+    def _sources_above(self, manifest: Manifest) -> Collection[str]:
+        """The ids of the sources that the selected nodes are made of; all without a selection.
+
+        The others would take the turns of these, and nothing is built of them.
+        """
+        if not self.select:
+            return manifest.sources
+        command = ["--quiet", "ls", *self.place, "--output", "json", "--output-keys", "unique_id"]
+        listed = run_dbt([*command, "--select", *self.select], None, manifest)
+        if not listed.ok:
+            raise InputsUnknown(listed)
+        selected = [json.loads(line)["unique_id"] for line in listed.result or []]
+        # dbt selects a test with any table that it reads, and the others need not be built here.
+        waiting = [name for name in selected if not name.startswith(TESTS)] or selected
+        above: set[str] = set()
+        while waiting:
+            if (name := waiting.pop()) not in above:
+                above.add(name)
+                waiting += getattr(manifest.nodes.get(name), "depends_on_nodes", ())
+        return above & manifest.sources.keys()
 
     def _state(self, relation: str) -> str | None:
         """What identifies the state of a table: its last commit, or the files of its folder."""

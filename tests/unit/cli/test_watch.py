@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from dbt.adapters.factory import reset_adapters
 
+from dbt_spark_cdc import watch as watching
 from dbt_spark_cdc.invocation import Outcome
 from dbt_spark_cdc.watch import (
     DbtProject,
@@ -212,3 +214,77 @@ def test_a_commit_that_does_not_say_what_it_is_counts_as_new_each_time(tmp_path:
     project = DbtProject.__new__(DbtProject)
     project.folders = {"app.orders": ("delta", tmp_path)}
     assert project._state("app.orders") is None
+
+
+CDC = "config: {meta: {cdc: {format: flagged, keys: [id], sequence_by: at, operation: flag}}}"
+FILES = {
+    "dbt_project.yml": "{name: shop, version: 1.0.0, profile: shop}",
+    "profiles.yml": "shop: {target: a, outputs: {a: {type: sparkcdc, schema: s}}}",
+    "models/sources.yml": "sources:\n  - name: app\n    tables:\n"
+    + "".join(f"      - {{name: {name}, {CDC}}}\n" for name in ("orders", "items", "others"))
+    + """
+models:
+  - name: items
+    data_tests:
+      - relationships: {arguments: {to: ref('orders'), field: id}, column_name: id}
+""",
+    "models/stg_orders.sql": "select * from {{ source('app', 'orders') }}",
+    "models/orders.sql": "select * from {{ ref('stg_orders') }}",
+    "models/items.sql": "select * from {{ source('app', 'items') }}",
+    "models/others.sql": "select * from {{ source('app', 'others') }}",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project of three tables. Nothing reads it but dbt's parser: no Spark is there."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(watching, "_session", lambda *_: None)
+    monkeypatch.setattr(DbtProject, "_state", lambda *_: "1")
+    yield tmp_path
+    reset_adapters()
+
+
+SELECTED: dict[tuple[str, ...], list[str]] = {
+    (): ["orders", "items", "others"],
+    # A test of another table, which looks at this one as well, is no reason to look at that.
+    ("orders",): ["orders"],
+    ("items others",): ["items", "others"],
+    ("+orders,stg_orders", "source:app.others"): ["orders", "others"],
+    ("test_type:generic",): ["orders", "items"],
+    ("nothing",): [],
+}
+
+
+def test_only_what_the_selected_nodes_are_made_of_is_looked_at(shop: Path) -> None:
+    project = DbtProject(shop, shop, None, ["orders"], [], None)
+    assert list(project.inputs()) == ["source:app.orders"]
+    # What is selected may change with the project.
+    (shop / "models" / "orders.sql").write_text("select * from {{ ref('items') }}")
+    assert list(project.inputs()) == ["source:app.items"]
+    (shop / "models" / "orders.sql").write_text(FILES["models/orders.sql"])
+    manifest = project._parse()
+    for select, names in SELECTED.items():
+        project.select = list(select)
+        found = project._sources_above(manifest)
+        assert sorted(found) == sorted(f"source.shop.app.{name}" for name in names), select
+
+
+def test_what_an_option_names_is_built_each_with_the_table(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = DbtProject(shop, shop, None, ["orders items", "tag:a,tag:b"], [], None)
+    ran: list[Sequence[str]] = []
+    monkeypatch.setattr(watching, "run_dbt", lambda arguments, *_: ran.append(arguments) or GOOD)
+    project.build(["source:app.items"])
+    project.build([])
+    kept = ["orders", "items", "tag:a,tag:b"]
+    assert list(ran[0][-3:]) == [f"source:app.items+,{one}" for one in kept]
+    assert list(ran[1][-4:]) == ["--select", *kept]
+
+
+def test_a_selection_that_dbt_refuses_is_bad_input(shop: Path) -> None:
+    with pytest.raises(InputsUnknown, match="is not a valid method"):
+        DbtProject(shop, shop, None, ["selector:nowhere"], [], None)
