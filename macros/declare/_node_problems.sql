@@ -1,6 +1,6 @@
 {#-
-    Everything that is wrong with a staging model, a history or a final table as far as the project's files tell, each with its remedy.
-    Empty for all other nodes.
+    Everything that is wrong with a staging model, a resolver, a history or a final table as far as the project's files tell, each
+    with its remedy. Empty for all other nodes.
 -#}
 {% macro _node_problems(node) -%}
     {%- if "macro.cdc.events" in node.depends_on.macros -%}
@@ -9,8 +9,27 @@
         {{ return(cdc._history_problems(node)) }}
     {%- elif "macro.cdc.current" in node.depends_on.macros -%}
         {{ return(cdc._final_problems(node, cdc._first_above(node))) }}
+    {%- elif cdc._resolves(node) -%}
+        {{ return(cdc._resolver_problems(node)) }}
     {%- endif -%}
     {{ return([]) }}
+{%- endmacro %}
+
+
+{#-
+    A resolver's table in another format than Delta: what builds that died have left beside it is found by a statement of Delta's, and
+    nothing tests the rest in Iceberg.
+-#}
+{% macro _resolver_problems(node) -%}
+    {%- if cdc._file_format(node) != "iceberg" -%}
+        {{ return([]) }}
+    {%- endif -%}
+    {%- set tables = cdc._declared_names(node) -%}
+    {{ return([
+        node.name ~ ": it has `file_format: iceberg`, and it resolves the keys of " ~ (tables | join(", ") or "its events")
+        ~ ". A resolver's table is one of Delta; the history and the final table that follow it can be of Iceberg."
+        ~ " Write `file_format=\"delta\"` into `dbt.config(..)` of the model."
+    ]) }}
 {%- endmacro %}
 
 

@@ -113,7 +113,12 @@
     {%- if not cdc._resolves(model) or cdc._reads_a_part() -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set there = load_relation(this) is not none and not should_full_refresh() -%}
+    {%- set problems = cdc._node_problems(model) -%}
+    {%- if problems -%}
+        {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
+    {%- endif -%}
+    {%- set existing = load_relation(this) -%}
+    {%- set there = existing is not none and not existing.is_view and not should_full_refresh() -%}
     {%- set checkpoint = cdc._read_checkpoint(this) if there else {} -%}
     {%- set reads_all = [] if "fingerprint" in checkpoint else [true] -%}
     {%- set position = {"fingerprint": cdc._events_fingerprint(model), "declared": cdc._declared_fingerprint(model)} -%}

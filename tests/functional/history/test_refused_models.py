@@ -34,7 +34,21 @@ ODD = {
     "updated_at": "seq",
 }
 HOOK = "delete from {{ this }} where a = 'x'"
+KEYS = """
+from dbt_spark_cdc.keys import resolve_keys
+
+
+def model(dbt, session):
+    dbt.config(
+        materialized="incremental",
+        incremental_strategy="merge",
+        unique_key="_event_id",
+        file_format="iceberg",
+    )
+    return resolve_keys(dbt, session, dbt.ref("stg_east"))
+"""
 PROBLEMS = {
+    "east_keys": ["it has `file_format: iceberg`, and it resolves the keys of app.east."],
     "stg_both": [MISSED],
     "both_history": [MISSED],
     "stacked_history": [MISSED],
@@ -66,6 +80,7 @@ class TestRefusedModels:
             "stg_brief.sql": "{{ cdc.events(source('app', 'brief')) }}",
             "stg_both.sql": BOTH,
             "stg_stacked.sql": stacked,
+            "east_keys.py": KEYS,
             "east_final.sql": FINAL.format(read="east_history"),
             "brief_final.sql": f'{{{{ config(post_hook="{HOOK}") }}}}'
             + "{{ config(incremental_predicates=['a > 0']) }}"

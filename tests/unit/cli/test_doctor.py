@@ -93,6 +93,38 @@ def test_a_good_project_and_its_faults_without_spark(project: Path) -> None:
     assert not (project / "warehouse").exists()
 
 
+RESOLVER = """
+from dbt_spark_cdc.keys import resolve_keys
+
+
+def model(dbt, session):
+    dbt.config(
+        materialized="incremental", incremental_strategy="merge", unique_key="_event_id"%s
+    )
+    return resolve_keys(dbt, session, dbt.ref("stg_orders"))
+"""
+
+
+@pytest.mark.parametrize("more", [', file_format="iceberg"', ""])
+def test_a_resolver_in_iceberg_is_refused(project: Path, more: str) -> None:
+    profile(project, "{type: sparkcdc, schema: s, iceberg_catalog: lake}")
+    # What a project says of all its models holds for the resolver as well.
+    formats = "models: {+file_format: ICEBERG}" if not more else ""
+    (project / "dbt_project.yml").write_text(PROJECT + formats)
+    models = project / "models"
+    (models / "stg_orders.sql").write_text("{{ cdc.events(source('shop', 'orders')) }}")
+    (models / "orders_keys.py").write_text(RESOLVER % more)
+    (models / "other.py").write_text(RESOLVER.replace("_event_id", "id") % more)
+    finding = checks(project, code=1)["declarations"]["finding"]
+    assert "1 problem(s)" in finding
+    assert "- orders_keys: it has `file_format: iceberg`" in finding
+    assert "the keys of shop.orders" in finding
+    assert 'Write `file_format="delta"`' in finding
+
+    (models / "orders_keys.py").write_text(RESOLVER % ', file_format="delta"')
+    assert "without fault" in checks(project)["declarations"]["finding"]
+
+
 def wiring(folder: Path, settings: str) -> dict[str, doctor.Check]:
     return {check.name: check for check in doctor._wiring(folder, yaml.safe_load(settings))}
 

@@ -198,10 +198,11 @@
   {% if merges and is_up_to_date() %}
     {% call noop_statement('main', 'nothing new') %}-- nothing new{% endcall %}
   {% else %}
+    {# It refuses a model that cannot be built: nothing is dropped before. #}
+    {% set batch = batch_position() or {} %}
     {% if existing is not none and not merges and not existing.is_delta %}
       {% do adapter.drop_relation(existing) %}
     {% endif %}
-    {% set batch = batch_position() or {} %}
     {% set position = batch.get('checkpoint') %}
     {% if position is not none and not merges %}
       {% do set_batch_position(position) %}
