@@ -6,6 +6,7 @@ from dbt.adapters.sparkcdc import storage
 FILES = {storage.LOCAL_FILES, storage.LOCAL_CONTEXT}
 LOCAL = {storage.LOCAL_LOG_STORE} | FILES
 S3 = {*storage.S3_LOG_STORES}
+S3A = {storage.S3_LOG_STORES[0]}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,11 @@ S3 = {*storage.S3_LOG_STORES}
         ("/data", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, LOCAL | S3),
         ("/data/warehouse", {"spark.jars": "/jars/hadoop-aws-3.4.2.jar"}, LOCAL | S3),
         ("/data/warehouse", {"spark.sql.warehouse.dir": "s3a://lake/warehouse"}, LOCAL | S3),
+        ("/data", {"spark.hadoop.fs.defaultFS": "s3a://lake"}, LOCAL | S3),
+        # Another connector for s3:// need not know conditional writes.
+        ("s3a://lake", {"spark.hadoop.fs.s3.impl": "com.amazon.EmrFileSystem"}, LOCAL | S3A),
+        ("/data", {"spark.hadoop.fs.s3.impl": "com.amazon.EmrFileSystem"}, LOCAL),
+        ("/data", {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3A"}, LOCAL | S3),
         ("s3a://lake/warehouse", {storage.S3_LOG_STORES[0]: "my.LogStore"}, LOCAL),
         (
             "s3a://lake/warehouse",

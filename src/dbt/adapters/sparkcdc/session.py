@@ -24,7 +24,7 @@ from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.java import find_java
 from dbt.adapters.sparkcdc.settings import BRIEF_RUN, LONG_RUN, launch_settings
-from dbt.adapters.sparkcdc.submit import given, submitted
+from dbt.adapters.sparkcdc.submit import given, given_to_hadoop, submitted
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -258,7 +258,8 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
         wanted, lambda packages: resolve(packages, parameters, log)
     )
     spark_home = Path(os.environ.setdefault("SPARK_HOME", str(archive.spark_home())))
-    added = storage.settings(creds.warehouse, given(spark_home) | parameters)
+    elsewhere = given_to_hadoop(spark_home) | given(spark_home)
+    added = storage.settings(creds.warehouse, elsewhere | parameters)
     if added and (classes_jar := _storage_jar(added, found, log)):
         found = [*found, classes_jar]
         parameters |= added

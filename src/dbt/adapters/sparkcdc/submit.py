@@ -11,8 +11,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from xml.etree import ElementTree
 
 ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+HADOOP_FILES = ("core-site.xml", "hive-site.xml")
 DEFAULT = "pyspark-shell"  # what pyspark takes where the variable is not set
 
 
@@ -59,6 +61,30 @@ def given(spark_home: Path) -> dict[str, str]:
         if option in ("--conf", "-c") and "=" in value:
             name, _, text = value.partition("=")
             found[name] = text
+    return found
+
+
+def given_to_hadoop(spark_home: Path) -> dict[str, str]:
+    """Returns the settings of Hadoop's files on Spark's class path, named as Spark names them.
+
+    Args:
+        spark_home: Where Spark is.
+    """
+    # In the order in which Spark puts them there: of two files of a name Java reads the first one.
+    folders = [os.environ.get("SPARK_CONF_DIR") or str(spark_home / "conf")]
+    for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        folders += os.environ.get(variable, "").split(os.pathsep)
+    found: dict[str, str] = {}
+    for name in HADOOP_FILES:
+        files = (Path(folder) / name for folder in folders if folder)
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            continue
+        # What is wrong with a file, Java says.
+        with contextlib.suppress(OSError, ValueError, ElementTree.ParseError):
+            for given_property in ElementTree.parse(file).getroot().iter("property"):
+                key = (given_property.findtext("name") or "").strip()
+                found[f"spark.hadoop.{key}"] = (given_property.findtext("value") or "").strip()
     return found
 
 

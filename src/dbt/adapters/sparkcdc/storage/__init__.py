@@ -23,6 +23,7 @@ LOCAL_FILES = "spark.hadoop.fs.file.impl"
 LOCAL_CONTEXT = "spark.hadoop.fs.AbstractFileSystem.file.impl"
 # Of the scheme that Spark reaches S3 by, and of one that a profile can have it take as well.
 S3_LOG_STORES = ("spark.delta.logStore.s3a.impl", "spark.delta.logStore.s3.impl")
+S3_CONNECTOR = "spark.hadoop.fs.s3.impl"
 SETTINGS = {
     LOCAL_LOG_STORE: "dbtsparkcdc.LocalLogStore",
     LOCAL_FILES: "dbtsparkcdc.LocalFiles",
@@ -54,7 +55,9 @@ def settings(warehouse: str, parameters: Mapping[str, str]) -> dict[str, str]:
             wanted += [LOCAL_FILES, LOCAL_CONTEXT]
     # Who names one of S3's has chosen for both.
     if _is_in_s3(warehouse, parameters) and not parameters.keys() & {*S3_LOG_STORES}:
-        wanted += S3_LOG_STORES
+        # Another connector for the other scheme need not know conditional writes.
+        is_s3a = "s3a" in parameters.get(S3_CONNECTOR, "s3a")
+        wanted += S3_LOG_STORES if is_s3a else S3_LOG_STORES[:1]
     if any(name.endswith("delta.logStore.class") for name in parameters):
         # Delta refuses to start with one for all schemes beside one for a scheme.
         wanted = [name for name in wanted if "logStore" not in name]
@@ -65,6 +68,7 @@ def _is_in_s3(warehouse: str, parameters: Mapping[str, str]) -> bool:
     return warehouse.startswith("s3a:") or any(
         ".fs.s3" in name or "hadoop-aws" in value or "s3a://" in value
         for name, value in parameters.items()
+        if name != S3_CONNECTOR or "s3a" in value
     )
 
 
