@@ -9,9 +9,18 @@
         {%- do problems.append(d.table ~ " declares `key_changes`: which row has a key, only the resolver tells, of the events of"
             ~ " the source. Add events to the raw table instead.") -%}
     {%- endif -%}
-    {%- if not subject.bases -%}
-        {%- do problems.append(subject.named.name ~ " has not been built. Build it first: dbt build --select +"
-            ~ subject.named.name.split(".")[-1]) -%}
+    {%- if subject.shown_by -%}
+        {%- set others = subject.tables | selectattr("role", "equalto", "final") | map(attribute="name") | sort -%}
+        {%- do problems.append((subject.shown_by | sort | join(" and "))
+            ~ (" is a view, and " if subject.shown_by | length == 1 else " are views, and ") ~ d.table
+            ~ " is declared with `history: false`: no table holds the rows that are to be amended. "
+            ~ ("Name " ~ (others | join(" or ")) ~ ", which is a table of the same events." if others
+            else "Make it a table (`materialized='incremental'`) and build it: dbt build --select +" ~ (subject.shown_by | first)
+            ~ ". Or declare a history, and have the view read that.")) -%}
+    {%- elif not subject.bases -%}
+        {#- A source table is built by what reads it. -#}
+        {%- do problems.append(subject.named.name ~ " has not been built. Build it first: dbt build --select "
+            ~ ("+" ~ subject.named.name if subject.named.node else "source:" ~ subject.named.name ~ "+")) -%}
     {%- elif subject.bases | length > 1 -%}
         {%- do problems.append("several tables are made of " ~ d.table ~ ". Name the one whose rows are meant: "
             ~ (subject.bases | map(attribute="name") | sort | join(", ")) ~ ".") -%}

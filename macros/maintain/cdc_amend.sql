@@ -65,6 +65,7 @@
 
 {#-
     What a name stands for, see `_erasure_subject`, and `bases`: the tables whose rows are amended, histories or final tables without one.
+    `shown_by` has the names of views that stand where such a final table could be.
 -#}
 {% macro _amended_subject(table) -%}
     {%- set subject = cdc._erasure_subject(table, "cdc_amend") -%}
@@ -79,7 +80,14 @@
         and (ids is none or part.node.unique_id in ids) -%}
         {%- do bases.append(part) -%}
     {%- endfor -%}
-    {{ return(dict(subject, bases=bases, base=bases | first | default(none))) }}
+    {#- Views of the events hold no rows: of these alone no amendment can be made. -#}
+    {%- set views = [] -%}
+    {%- for other in (cdc._managed_nodes() if not d.history and not bases else [])
+        if other.config.materialized in ["view", "ephemeral"] and cdc._declared_names(other) == [d.table]
+        and (ids is none or other.unique_id in ids) -%}
+        {%- do views.append(other.name) -%}
+    {%- endfor -%}
+    {{ return(dict(subject, bases=bases, base=bases | first | default(none), shown_by=views)) }}
 {%- endmacro %}
 
 

@@ -51,6 +51,19 @@
 {%- endmacro %}
 
 
+{#- What is wrong with an amendment of each of these. -#}
+{% macro amendment_problems(tables) -%}
+    {%- for table in (tables if execute else []) %}
+-- {{ table }}
+        {%- for problem in cdc._amendment_problems(cdc._amended_subject(table), "true", true, none, none, false, true) %}
+--   {{ problem }}
+        {%- else %}
+--   nothing
+        {%- endfor %}
+    {%- endfor %}
+{%- endmacro %}
+
+
 {#- The events that `cdc_amend` makes of the rows that meet a condition. #}
 {% macro amended_rows(history, where, set) -%}
     {%- if execute -%}

@@ -82,9 +82,12 @@
 {%- endmacro %}
 
 
-{#- A model's `meta.tables` names the tables that are there. -#}
+{#- A model's `meta.tables` names the tables that are there, and its `meta.views` the views. -#}
 {% macro load_relation(relation) -%}
     {%- do may_ask(["audit", "batch", "first_build", "operations"]) -%}
+    {%- if relation.identifier in (model.config.meta or {}).get("views", []) -%}
+        {{ return(relation.incorporate(type="view")) }}
+    {%- endif -%}
     {{ return(relation if relation.identifier in (model.config.meta or {}).get("tables", []) else none) }}
 {%- endmacro %}
 

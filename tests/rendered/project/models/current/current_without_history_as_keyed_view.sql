@@ -1,0 +1,1 @@
+{{ cdc.current(ref('events_flagged_images')) }}
