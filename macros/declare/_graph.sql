@@ -68,14 +68,26 @@
 {%- endmacro %}
 
 
-{#- Whether a node is a resolver's Python model. -#}
-{% macro _resolves(node) -%}
-    {{ return(node.language == "python" and node.config.get("unique_key") == "_event_id") }}
+{#-
+    What a node is to this package: `staging`, `resolver`, `history`, `final` or `changelog`; none for all other nodes. A staging
+    model, a final table and a changelog are known by the macro that their body calls. Tests and dbt's own snapshots may call it too.
+-#}
+{% macro _kind_of(node) -%}
+    {%- if node.config.get("strategy") == "cdc.scd2" -%}
+        {{ return("history") }}
+    {%- elif node.language == "python" and node.config.get("unique_key") == "_event_id" -%}
+        {{ return("resolver") }}
+    {%- endif -%}
+    {%- for macro, kind in {"events": "staging", "current": "final", "changelog": "changelog"}.items()
+        if node.resource_type == "model" and "macro.cdc." ~ macro in node.depends_on.macros -%}
+        {{ return(kind) }}
+    {%- endfor -%}
+    {{ return(none) }}
 {%- endmacro %}
 
 
 {#- Whether a final table reads a staging model, and no history. -#}
 {% macro _reads_events(node) -%}
-    {%- set above = graph.nodes.get(node.depends_on.nodes | first) if "macro.cdc.current" in node.depends_on.macros else none -%}
+    {%- set above = graph.nodes.get(node.depends_on.nodes | first) if cdc._kind_of(node) == "final" else none -%}
     {{ return(above is not none and above.resource_type != "snapshot") }}
 {%- endmacro %}

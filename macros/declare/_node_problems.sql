@@ -3,11 +3,12 @@
     with its remedy. Empty for all other nodes.
 -#}
 {% macro _node_problems(node) -%}
-    {%- if "macro.cdc.events" in node.depends_on.macros -%}
+    {%- set kind = cdc._kind_of(node) -%}
+    {%- if kind == "staging" -%}
         {{ return(cdc._source_problems(node, node) + cdc._embedded_problems(node)) }}
-    {%- elif node.config.get("strategy") == "cdc.scd2" -%}
+    {%- elif kind == "history" -%}
         {{ return(cdc._history_problems(node)) }}
-    {%- elif "macro.cdc.current" in node.depends_on.macros -%}
+    {%- elif kind == "final" -%}
         {{ return(cdc._final_problems(node, cdc._first_above(node))) }}
     {%- elif cdc._resolves(node) -%}
         {{ return(cdc._resolver_problems(node)) }}

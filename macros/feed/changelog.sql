@@ -78,7 +78,7 @@
 
 {#- The columns that tell one row of a table from the others. -#}
 {% macro _changelog_keys(node) -%}
-    {{ return(["dbt_scd_id"] if node.config.get("strategy") == "cdc.scd2" else cdc._as_list(node.config.get("unique_key"))) }}
+    {{ return(["dbt_scd_id"] if cdc._kind_of(node) == "history" else cdc._as_list(node.config.get("unique_key"))) }}
 {%- endmacro %}
 
 
@@ -88,9 +88,9 @@
 -#}
 {% macro _row_changes(node, from_version=0, to_version=none, empty=false) -%}
     {%- set d = cdc._upstream_declaration(node) -%}
-    {%- set is_history = node.config.get("strategy") == "cdc.scd2" -%}
-    {%- set is_life = not is_history and "macro.cdc.current" in node.depends_on.macros and d and not d.history -%}
-    {%- set hidden = ["_events", "_event_id", "_cdc_is_latest"] if is_history
+    {%- set kind = cdc._kind_of(node) -%}
+    {%- set is_life = kind == "final" and d and not d.history -%}
+    {%- set hidden = ["_events", "_event_id", "_cdc_is_latest"] if kind == "history"
         else ["_cdc_deleted_at", "_events", "_event_id"] if is_life else [] -%}
     {%- set row = "partition by _commit_version, " ~ cdc._column_list(cdc._changelog_keys(node)) -%}
 with changes as (

@@ -97,7 +97,7 @@ from events
     {%- set remedy = " Write `cdc.debezium_json(ref(..))` with a model whose body is `cdc.changelog`." -%}
     {%- if node is none -%}
         {%- do problems.append("writes the changes in " ~ name ~ ", which no model of this project builds." ~ remedy) -%}
-    {%- elif "macro.cdc.changelog" not in node.depends_on.macros or node.depends_on.nodes | length != 1 -%}
+    {%- elif cdc._kind_of(node) != "changelog" or node.depends_on.nodes | length != 1 -%}
         {%- do problems.append("writes the changes in " ~ name ~ ", which is no changelog of a table." ~ remedy) -%}
     {%- elif node.config.materialized not in ["incremental", "table"] -%}
         {%- do problems.append("writes the changes in " ~ name ~ ", which is materialized as " ~ node.config.materialized
@@ -118,9 +118,8 @@ from events
 -#}
 {% macro _exported_columns(table) -%}
     {%- set d = cdc._upstream_declaration(table) -%}
-    {%- set is_built = table.config.get("strategy") == "cdc.scd2" or "macro.cdc.current" in table.depends_on.macros -%}
     {%- set small = [] -%}
-    {%- for column in (d.columns if d and is_built else []) -%}
+    {%- for column in (d.columns if d and cdc._kind_of(table) in ["history", "final"] else []) -%}
         {%- if (cdc._decimal_digits(cdc._element_type(column.type) or column.type) or [0, 0])[1] > 6 -%}
             {%- do small.append(column.name) -%}
         {%- endif -%}

@@ -1,6 +1,6 @@
 {#- dbt's hook for the first build of a snapshot: all events folded into versions. -#}
 {% macro spark__build_snapshot_table(strategy, sql) -%}
-    {%- if config.get("strategy") != "cdc.scd2" -%}
+    {%- if cdc._kind_of(model) != "history" -%}
         {{ return(dbt.default__build_snapshot_table(strategy, sql)) }}
     {%- endif -%}
     {%- set spec = cdc._declared_spec(model, sql, cdc._relation_of(model)) -%}

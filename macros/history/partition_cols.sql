@@ -3,7 +3,7 @@
     events in order never reads, and never rewrites, what is over.
 -#}
 {% macro spark__partition_cols(label, required=false) -%}
-    {%- if config.get("strategy") != "cdc.scd2" -%}
+    {%- if cdc._kind_of(model) != "history" -%}
         {{ return(dbt.spark__partition_cols(label, required)) }}
     {%- endif -%}
     {%- set columns = ["_cdc_is_latest"] + cdc._as_list(config.get("partition_by")) -%}

@@ -3,7 +3,7 @@
     written, by `snapshot_merge_sql`.
 -#}
 {% macro spark__snapshot_staging_table(strategy, source_sql, target_relation) -%}
-    {%- if config.get("strategy") != "cdc.scd2" -%}
+    {%- if cdc._kind_of(model) != "history" -%}
         {{ return(dbt.default__snapshot_staging_table(strategy, source_sql, target_relation)) }}
     {%- endif -%}
 select

@@ -45,13 +45,13 @@
         {%- do cdc._evolve_amendments(named.declaration, amendments, []) -%}
         {%- do tables.append(cdc._erased_table("amendments", "the amendments of " ~ named.declaration.table, amendments)) -%}
     {%- endif -%}
-    {%- for node in graph.nodes.values() if "macro.cdc.events" in node.depends_on.macros
+    {%- for node in graph.nodes.values() if cdc._kind_of(node) == "staging"
         and cdc._declared_names(node) == [named.declaration.table] -%}
         {%- do views.append(node) -%}
         {%- do ids.append(node.unique_id) -%}
     {%- endfor -%}
     {%- set resolvers = [] -%}
-    {%- for node in graph.nodes.values() if named.declaration.key_changes and cdc._resolves(node)
+    {%- for node in graph.nodes.values() if named.declaration.key_changes and cdc._kind_of(node) == "resolver"
         and cdc._declared_names(node) == [named.declaration.table] -%}
         {%- do ids.append(node.unique_id) -%}
         {%- set part = cdc._erased_table("keys", node.name, cdc._relation_of(node), node) -%}
@@ -60,7 +60,7 @@
     {%- endfor -%}
     {%- for node in managed if cdc._declared_names(node) == [named.declaration.table] -%}
         {%- set relation = cdc._relation_of(node) -%}
-        {%- set is_history = node.resource_type == "snapshot" -%}
+        {%- set is_history = cdc._kind_of(node) == "history" -%}
         {%- do ids.append(node.unique_id) -%}
         {%- for part in ([cdc._erased_table("tombstones", node.name ~ "_tombstones", cdc._tombstones_of(relation))] if is_history
             else [])
@@ -68,7 +68,7 @@
             {%- do tables.append(part) -%}
         {%- endfor -%}
     {%- endfor -%}
-    {%- for node in graph.nodes.values() if "macro.cdc.changelog" in node.depends_on.macros
+    {%- for node in graph.nodes.values() if cdc._kind_of(node) == "changelog"
         and node.depends_on.nodes | first in ids -%}
         {%- set part = cdc._erased_table("changelog", node.name, cdc._relation_of(node), node) -%}
         {%- if part -%}{%- do tables.append(part) -%}{%- endif -%}

@@ -3,7 +3,7 @@
     {%- set kept = [] -%}
     {%- set names = [] -%}
     {%- for node in graph.nodes.values() -%}
-        {%- if node.config.get("strategy") == "cdc.scd2" or "macro.cdc.current" in node.depends_on.macros -%}
+        {%- if cdc._kind_of(node) in ["history", "final"] -%}
             {%- do names.append(node.name) -%}
             {%- if name in [none, node.name] -%}{%- do kept.append(node) -%}{%- endif -%}
         {%- endif -%}

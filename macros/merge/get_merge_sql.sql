@@ -3,11 +3,12 @@
     everywhere else.
 -#}
 {% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) -%}
-    {%- if cdc._resolves(model) -%}
+    {%- set kind = cdc._kind_of(model) -%}
+    {%- if kind == "resolver" -%}
         {{ return(cdc._merge_resolved_events(target, source, unique_key)) }}
-    {%- elif "macro.cdc.current" in model.depends_on.macros -%}
+    {%- elif kind == "final" -%}
         {{ return("select '" ~ cdc._update_current(model) ~ "' as outcome") }}
-    {%- elif "macro.cdc.changelog" in model.depends_on.macros -%}
+    {%- elif kind == "changelog" -%}
         {{ return("select '" ~ cdc._update_changelog(model) ~ "' as outcome") }}
     {%- endif -%}
     {{ return(dbt.spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates)) }}

@@ -166,8 +166,8 @@
 
 {#- The nodes that read events and note how far: histories, final tables without one, and resolvers. -#}
 {% macro _event_readers() -%}
-    {%- set readers = cdc._managed_nodes() -%}
-    {%- for node in graph.nodes.values() if cdc._resolves(node) -%}
+    {%- set readers = [] -%}
+    {%- for node in graph.nodes.values() if cdc._kind_of(node) in ["history", "final", "resolver"] -%}
         {%- do readers.append(node) -%}
     {%- endfor -%}
     {{ return(readers) }}

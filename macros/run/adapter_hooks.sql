@@ -11,9 +11,10 @@
 -#}
 {% macro sparkcdc__is_up_to_date() -%}
     {%- set more = [config.get("pre_hook"), config.get("post_hook"), config.get("grants"), config.get("persist_docs")] -%}
+    {%- set kind = cdc._kind_of(model) -%}
     {%- if should_full_refresh() or more | select | list -%}
         {{ return(false) }}
-    {%- elif "macro.cdc.events" in model.depends_on.macros -%}
+    {%- elif kind == "staging" -%}
         {#- Spark keeps no comments before the query. -#}
         {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
@@ -24,36 +25,36 @@
             {%- set declared = cdc._view_fingerprint(model) -%}
             {{ return(declared is not none and adapter.view_property(this | string, "cdc.declared") == declared) }}
         {%- endif -%}
-        {{ return(false) }}
-    {%- endif -%}
-    {%- if model.resource_type == "snapshot" and config.get("strategy") == "cdc.scd2" -%}
+    {%- elif kind == "history" -%}
         {{ return(cdc._has_same_input(model) or cdc._is_unaffected(model)) }}
+    {%- elif kind == "resolver" -%}
+        {{ return(cdc._has_resolved_all()) }}
     {%- endif -%}
-    {{ return(cdc._resolves(model) and cdc._has_resolved_all()) }}
+    {{ return(false) }}
 {%- endmacro %}
 
 
 {#- The properties of a view, which say what a staging view was created over. -#}
 {% macro sparkcdc__view_properties() -%}
-    {%- set declared = cdc._view_fingerprint(model) if "macro.cdc.events" in model.depends_on.macros else none -%}
+    {%- set declared = cdc._view_fingerprint(model) if cdc._kind_of(model) == "staging" else none -%}
     {{ return({} if declared is none else {"cdc.declared": declared}) }}
 {%- endmacro %}
 
 
 {#- Whether a history or a final table that is there brings itself up to date. -#}
 {% macro sparkcdc__updates_itself() -%}
-    {%- set is_ours = config.get("strategy") == "cdc.scd2" if model.resource_type == "snapshot"
-        else "macro.cdc.current" in model.depends_on.macros or "macro.cdc.changelog" in model.depends_on.macros -%}
-    {%- set existing = load_relation(this) if is_ours else none -%}
-    {{ return(existing is not none and not existing.is_view and (model.resource_type == "snapshot" or not should_full_refresh())) }}
+    {%- set kind = cdc._kind_of(model) -%}
+    {%- set existing = load_relation(this) if kind in ["history", "final", "changelog"] else none -%}
+    {{ return(existing is not none and not existing.is_view and (kind == "history" or not should_full_refresh())) }}
 {%- endmacro %}
 
 
 {#- Brings it up to date. dbt itself only adds the columns that `on_schema_change` asks for. -#}
 {% macro sparkcdc__batch_update() -%}
-    {%- if model.resource_type == "snapshot" -%}
+    {%- set kind = cdc._kind_of(model) -%}
+    {%- if kind == "history" -%}
         {{ return(cdc._update_history(model)) }}
-    {%- elif "macro.cdc.changelog" in model.depends_on.macros -%}
+    {%- elif kind == "changelog" -%}
         {{ return(cdc._update_changelog(model)) }}
     {%- endif -%}
     {{ return(cdc._update_current(model)) }}
@@ -79,7 +80,7 @@
 
 {#- After a history was created: reads what is left. -#}
 {% macro sparkcdc__first_snapshot_done() -%}
-    {%- if config.get("strategy") == "cdc.scd2" -%}
+    {%- if cdc._kind_of(model) == "history" -%}
         {%- do cdc._check_split(this, model) -%}
         {%- do cdc._finish_load(cdc._update_history) -%}
     {%- endif -%}
@@ -93,7 +94,7 @@
 -#}
 {% macro sparkcdc__first_build_done() -%}
     {%- set hooks = [config.get("pre_hook"), config.get("post_hook")] | select | list -%}
-    {%- if "macro.cdc.current" in model.depends_on.macros and cdc._is_parquet(model) and not hooks -%}
+    {%- if cdc._kind_of(model) == "final" and cdc._is_parquet(model) and not hooks -%}
         {%- set noted = fromjson(cdc._table_properties(this).get("cdc.checkpoint", "{}"), {}) -%}
         {%- if noted -%}{%- do cdc._note_files(this, noted) -%}{%- endif -%}
     {%- elif cdc._reads_events(model) -%}
@@ -110,7 +111,7 @@
     resolved with.
 -#}
 {% macro sparkcdc__batch_position(looks=3) -%}
-    {%- if not cdc._resolves(model) or cdc._reads_a_part() -%}
+    {%- if cdc._kind_of(model) != "resolver" or cdc._reads_a_part() -%}
         {{ return(none) }}
     {%- endif -%}
     {%- set problems = cdc._node_problems(model) -%}

@@ -4,19 +4,19 @@
     checkpoint here.
 -#}
 {% macro spark__tblproperties_clause() -%}
+    {%- set kind = cdc._kind_of(model) -%}
     {%- set properties = cdc._format_properties(model) -%}
-    {%- if config.get("strategy") == "cdc.scd2" -%}
+    {%- if kind == "history" -%}
         {%- do cdc._refuse_second_home(model, this) -%}
         {%- do properties.update({"cdc.build": invocation_id}) -%}
         {%- set spec = cdc._declared_spec(model, model.compiled_code, this) -%}
         {%- do properties.update(dict(cdc._built_as(spec), **cdc._table_features(spec.types.values(), model))) -%}
-    {%- elif "macro.cdc.current" in model.depends_on.macros and model.config.materialized != "view" -%}
+    {%- elif kind == "final" and model.config.materialized != "view" -%}
         {%- do properties.update(cdc._first_current(model)) -%}
-    {%- else -%}
-        {%- if "macro.cdc.changelog" not in model.depends_on.macros or model.config.materialized != "incremental" -%}
-            {{ return(dbt.spark__tblproperties_clause()) }}
-        {%- endif -%}
+    {%- elif kind == "changelog" and model.config.materialized == "incremental" -%}
         {%- set properties = dict(cdc._first_changelog(model)) -%}
+    {%- else -%}
+        {{ return(dbt.spark__tblproperties_clause()) }}
     {%- endif -%}
     {%- do properties.update(config.get("tblproperties") or {}) -%}
     {{ return(cdc._tblproperties(properties) if properties else "") }}

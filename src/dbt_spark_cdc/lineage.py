@@ -27,8 +27,7 @@ from dbt_spark_cdc.project import (
     BadProject,
     Node,
     declaration_of,
-    is_history,
-    is_resolver,
+    kind_of,
     read_artifact,
     target_folder,
     uses,
@@ -302,10 +301,10 @@ def _table(nodes: Mapping[str, Node], node_id: str, known: _Catalog) -> Table:
     if node["resource_type"] == "seed":
         return table("seed", (Column(name, type_) for name, type_ in types.items()))
     declared = [one for one in reads if declaration_of(nodes[one])]
-    if uses(node, "macro.cdc.events") and declared:
+    kind = kind_of(node)
+    if kind == "staging" and declared:
         return table("staging", _of_staging(nodes[declared[0]], declared[0], types))
-    if (is_history(node) or is_resolver(node)) and reads:
-        kind = "history" if is_history(node) else "resolver"
+    if kind in ("history", "resolver") and reads:
         keys = _keys(nodes, node_id)
         return table(kind, _remembered(reads[0], known.columns[reads[0]], types, keys))
     for macro in EVENT_MACROS:
@@ -313,14 +312,14 @@ def _table(nodes: Mapping[str, Node], node_id: str, known: _Catalog) -> Table:
             return unknown("model", f"`cdc.{macro}` makes its rows of whole events.")
     if node.get("language") != "sql":
         return unknown("model", "It is a Python model, which says nothing of its columns.")
-    kind = "final" if uses(node, "macro.cdc.current") else "model"
+    shown = "final" if kind == "final" else "model"
     sql = node.get("compiled_code")
     if not sql:
-        return unknown(kind, "dbt has not compiled it.")
+        return unknown(shown, "dbt has not compiled it.")
     try:
-        return table(kind, _of_query(sql, types, known))
+        return table(shown, _of_query(sql, types, known))
     except (SqlglotError, ValueError, KeyError, RecursionError) as exc:
-        return unknown(kind, f"Its SQL cannot be followed: {str(exc).splitlines()[0]}")
+        return unknown(shown, f"Its SQL cannot be followed: {str(exc).splitlines()[0]}")
 
 
 def _of_source(node: Node, types: Mapping[str, str]) -> Iterator[Column]:

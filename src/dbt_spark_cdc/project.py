@@ -23,6 +23,8 @@ Node = Mapping[str, Any]
 
 # Commands whose results say how tables were built; `show` and `compile` write the same file.
 BUILDING = frozenset(["build", "run", "snapshot", "test", "seed", "retry", "run-operation"])
+# What a model is to the package, by the macro that its body calls.
+KINDS = {"events": "staging", "current": "final", "changelog": "changelog"}
 # The key in a model's `meta` for its chart in the report.
 CHART = "cdc_chart"
 FAILED = frozenset(["error", "fail", "runtime error", "partial success"])
@@ -211,12 +213,12 @@ class Project:
 
     def tables(self) -> list[CdcTable]:
         """Returns the tables that the package keeps, by name."""
-        finals = [node for node in self._nodes() if is_final(node)]
-        histories = {node["unique_id"]: node for node in self._nodes() if is_history(node)}
+        finals = [node for node in self._nodes() if kind_of(node) == "final"]
+        histories = {n["unique_id"]: n for n in self._nodes() if kind_of(n) == "history"}
         found = []
         for final in finals:
             above = [self.node(unique_id) for unique_id in final["depends_on"]["nodes"]]
-            history = next((node for node in above if is_history(node)), None)
+            history = next((node for node in above if kind_of(node) == "history"), None)
             histories.pop((history or final)["unique_id"], None)
             found.append(self._table(history, final))
         found += [self._table(history, None) for history in histories.values()]
@@ -316,8 +318,8 @@ class Project:
         return CdcTable(
             name=(final or history or {})["name"],
             source=source,
-            staging=next((n for n in above if uses(n, "macro.cdc.events")), None),
-            resolver=next((n for n in above if is_resolver(n)), None),
+            staging=next((n for n in above if kind_of(n) == "staging"), None),
+            resolver=next((n for n in above if kind_of(n) == "resolver"), None),
             history=history,
             final=final,
         )
@@ -561,32 +563,25 @@ def uses(node: Node, macro: str) -> bool:
     return macro in (node.get("depends_on") or {}).get("macros", [])
 
 
-def is_history(node: Node) -> bool:
-    """Returns whether a node is a history of the package.
+def kind_of(node: Node) -> str | None:
+    """Returns what a node is to the package, as the macro `_kind_of` tells.
 
     Args:
         node: A node of the manifest.
-    """
-    return (node.get("config") or {}).get("strategy") == "cdc.scd2"
 
-
-def is_final(node: Node) -> bool:
-    """Returns whether a node is a final table.
-
-    Args:
-        node: A node of the manifest.
-    """
-    return node["resource_type"] == "model" and uses(node, "macro.cdc.current")
-
-
-def is_resolver(node: Node) -> bool:
-    """Returns whether a node is a model that follows changing keys.
-
-    Args:
-        node: A node of the manifest.
+    Returns:
+        `staging`, `resolver`, `history`, `final` or `changelog`; None for all other nodes.
     """
     config = node.get("config") or {}
-    return node.get("language") == "python" and config.get("unique_key") == "_event_id"
+    if config.get("strategy") == "cdc.scd2":
+        return "history"
+    if node.get("language") == "python" and config.get("unique_key") == "_event_id":
+        return "resolver"
+    if node.get("resource_type") == "model":
+        for macro, kind in KINDS.items():
+            if uses(node, f"macro.cdc.{macro}"):
+                return kind
+    return None
 
 
 def instant(text: Any) -> datetime | None:
