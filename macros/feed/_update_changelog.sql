@@ -34,7 +34,7 @@
     {%- set few = cdc._is_small(source) -%}
     {%- set changes = cdc._step(spec, "changelog", changes_sql, few) -%}
     {%- set d = cdc._upstream_declaration(above) -%}
-    {%- set types = cdc._column_types("select * from " ~ changes.relation) -%}
+    {%- set types = cdc._table_types(changes.relation) -%}
     {%- set names = cdc._evolve(target, types, renames=d.renames if d else {}).keys() | list -%}
     {%- set position = dict(cdc._changelog_position(source, now), first=is_first) -%}
     {%- if cdc._row_count(changes) == 0 -%}
@@ -68,7 +68,7 @@
 
 {#- The columns of the consumer over those of the changes: NULL where the table does not have a column any more. -#}
 {% macro _changelog_columns(names, changes) -%}
-    {%- set given = cdc._by_lower_name(cdc._column_types("select * from " ~ changes.relation)) -%}
+    {%- set given = cdc._by_lower_name(cdc._table_types(changes.relation)) -%}
     {%- set columns = [] -%}
     {%- for name in names -%}
         {%- do columns.append(("" if name | lower in given else "null as ") ~ cdc._quoted(name)) -%}
@@ -88,7 +88,7 @@
         {%- set position = cdc._changelog_position(source, cdc._shown_to(source)) -%}
         {%- do cdc._set_checkpoint(target, dict(position, first=true), cdc._creation()) -%}
     {%- endif -%}
-    {{ return(cdc._table_features(cdc._column_types("select * from " ~ source).values(), node)) }}
+    {{ return(cdc._table_features(cdc._table_types(source).values(), node)) }}
 {%- endmacro %}
 
 

@@ -158,7 +158,7 @@ left join last_ends using (__cdc_key_hash, __cdc_segment)
 
 {#- The ranges of keys of which no row is known: for ever. -#}
 {% macro _unknown_key_ranges(resolver, given) -%}
-    {%- set type = cdc._column_types("select _seq from " ~ resolver)["_seq"] -%}
+    {%- set type = cdc._table_types(resolver)["_seq"] -%}
     {%- set bound = "cast(null as struct<position: " ~ type ~ ", side: int>)" -%}
 select
     key_hash,

@@ -61,7 +61,7 @@
         {%- do rows.append("(" ~ ([cdc._literal(file.table), cdc._literal(file.before), file.size | string ~ "L",
             cdc._literal(file.checksum)] | join(", ")) ~ ")") -%}
     {%- endfor -%}
-    {%- if not rows or checksum not in cdc._column_types("select * from " ~ relation) -%}
+    {%- if not rows or checksum not in cdc._table_types(relation) -%}
         {{ return(none) }}
     {%- endif -%}
     {%- set source = "(select * from values " ~ (rows | unique | join(", ")) ~ " as rewritten_files (_table, __cdc_before, "

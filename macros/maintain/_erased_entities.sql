@@ -207,7 +207,7 @@ where __cdc_is_erased or __cdc_is_named
       list     the list, where an erasure is unfinished
 -#}
 {% macro _erased_changes(d, table, number, entities, new, list) -%}
-    {%- set types = cdc._column_types("select * from " ~ table.relation) -%}
+    {%- set types = cdc._table_types(table.relation) -%}
     {%- set columns = ["_entity_id", "_commit_version", "_row_kind"] + (["dbt_scd_id"] if "dbt_scd_id" in types else []) -%}
     {%- set query -%}
 with erased_keys as (

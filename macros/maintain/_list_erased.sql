@@ -24,7 +24,7 @@
     {%- for node in subject.views if node.config.materialized == "view" -%}
         {%- set query = adapter.view_query(node.relation_name) -%}
         {%- if query is not none and d.key_changes and cdc._erased_ranges_relation(d) | string not in query -%}
-            {%- set columns = cdc._column_list(cdc._column_types("select * from " ~ node.relation_name).keys() | list) -%}
+            {%- set columns = cdc._column_list(cdc._table_types(node.relation_name).keys() | list) -%}
             {%- do run_query("create or replace view " ~ node.relation_name ~ " as with all_events as (" ~ query ~ "\n),\n\n"
                 ~ cdc._without_erased_ranges(d, cdc._erased_ranges_relation(d)) ~ "\n\nselect " ~ columns ~ "\nfrom identified_events") -%}
         {%- elif query is not none and not d.key_changes and cdc._erasures_relation() | string not in query -%}

@@ -111,7 +111,7 @@
         {{ return(found.problems) }}
     {%- endif -%}
     {%- set nothing = [] -%}
-    {%- for name, type in cdc._column_types("select * from " ~ copy).items() -%}
+    {%- for name, type in cdc._table_types(copy).items() -%}
         {%- set value = {"_cdc_position": found.position, "_cdc_row": "cast(" ~ found.rows ~ " as bigint)",
             "_cdc_part": "'position'",
             "_cdc_declared": cdc._literal(cdc._bootstrap_mark(d))}.get(name, "cast(null as " ~ type ~ ")") -%}

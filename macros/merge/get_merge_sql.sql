@@ -17,7 +17,7 @@
 
 {#- Events into the resolver's table, which takes on the columns that they have gained since the last run. -#}
 {% macro _merge_resolved_events(target, source, unique_key) -%}
-    {%- set given = cdc._column_types("select * from " ~ source) -%}
+    {%- set given = cdc._table_types(source) -%}
     {%- set has_time = "_ts" in given -%}
     {%- if ("_ts" in cdc._column_types(target)) != has_time -%}
         {%- do cdc._refuse_columns(target, ["the table was built " ~ ("without" if has_time else "with")
