@@ -46,7 +46,7 @@
 -#}
 {% macro _pays_to_look(spec, window) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
-    {%- if not d or window.raw_rows is none or window.few is not false or window.read_to is none -%}
+    {%- if not d or window.raw_rows is none or window.few or window.read_to is none -%}
         {{ return(false) }}
     {%- endif -%}
     {{ return(

@@ -83,11 +83,12 @@
 
 {#-
     What a first build reads, as `_read_window` says it, noted in the checkpoint of the commit that dbt makes (`noted`). A build
-    of a part of the events, as `--empty` and `--sample` ask for, leaves no checkpoint: the next run reads everything.
+    of a part of the events, as `--empty` and `--sample` ask for, counts as one of few rows. It leaves no checkpoint: the next run
+    reads everything.
 -#}
 {% macro _first_window(spec, node) -%}
     {%- if cdc._reads_a_part() -%}
-        {{ return({"read_to": none, "goes_on": false}) }}
+        {{ return({"read_to": none, "raw_rows": none, "few": true, "goes_on": false}) }}
     {%- endif -%}
     {%- set goes_on = node.config.materialized in ["incremental", "snapshot"] and not should_full_refresh() -%}
     {#- Another build may have created it since dbt looked. -#}

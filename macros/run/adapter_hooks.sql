@@ -70,7 +70,7 @@
         {{ return(compiled_code) }}
     {%- endif -%}
     {%- set window = cdc._first_window(cdc._first_lives_spec(model), model) -%}
-    {%- if not window.goes_on and (window.few is not false or config.get("materialized") != "incremental") -%}
+    {%- if not window.goes_on and (window.few or config.get("materialized") != "incremental") -%}
         {{ return(compiled_code) }}
     {%- endif -%}
     {%- set spec = cdc._lives_spec_of_declaration(model, graph.nodes[model.depends_on.nodes[0]].relation_name) -%}
