@@ -174,14 +174,14 @@
     {%- endif -%}
     {%- set kinds = ["update", "delete"] -%}
     {%- set key = spec.key_columns[0] -%}
-    {%- set suffix = cdc._literal_suffixes().get(spec.types[key], "unknown") -%}
-    {%- if spec.key_columns | length == 1 and suffix != "unknown" and not cdc._has_any(changes, "_was_latest", false) -%}
+    {%- set end = cdc._literal_end(spec.types[key]) -%}
+    {%- if spec.key_columns | length == 1 and end is not none and not cdc._has_any(changes, "_was_latest", false) -%}
         {#- A key has one latest version: the keys say which rows these are. -#}
-        {%- set listed = adapter.listing(changes, "dbt_change_type", kinds, [(key, suffix)]) -%}
+        {%- set listed = adapter.listing(changes, "dbt_change_type", kinds, [(key, end)]) -%}
         {{ return("_cdc_is_latest and " ~ listed if listed else none) }}
     {%- endif -%}
-    {%- set by_id = adapter.listing(changes, "dbt_change_type", kinds, [("dbt_scd_id", none)]) -%}
-    {%- set bounds = adapter.bounds(changes, "dbt_change_type", kinds, key, suffix) if by_id else none -%}
+    {%- set by_id = adapter.listing(changes, "dbt_change_type", kinds, [("dbt_scd_id", cdc._literal_end("string"))]) -%}
+    {%- set bounds = adapter.bounds(changes, "dbt_change_type", kinds, key, end) if by_id else none -%}
     {{ return(by_id and cdc._is_within(bounds, "") ~ " and " ~ by_id) }}
 {%- endmacro %}
 

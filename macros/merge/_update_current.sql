@@ -165,7 +165,7 @@
     {%- endif -%}
     {%- set keys = [] -%}
     {%- for key in spec.key_columns -%}
-        {%- do keys.append((key, cdc._literal_suffixes().get(spec.types[key], "unknown"))) -%}
+        {%- do keys.append((key, cdc._literal_end(spec.types[key]))) -%}
     {%- endfor -%}
     {{ return(adapter.listing(changes, "_is_known", [true], keys, "_current_op")) }}
 {%- endmacro %}

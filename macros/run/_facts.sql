@@ -8,9 +8,8 @@
 {% macro _event_facts(spec, events) -%}
     {%- set key = spec.key_columns[0] -%}
     {%- if events.rows is not none -%}
-        {%- set suffix = cdc._literal_suffixes().get(spec.types[key], "unknown") -%}
         {%- set is_single = adapter.has_single_events(events, spec.key_columns, spec.types) -%}
-        {{ return(dict(adapter.event_facts(events, key, suffix), single=is_single)) }}
+        {{ return(dict(adapter.event_facts(events, key, cdc._literal_end(spec.types[key])), single=is_single)) }}
     {%- endif -%}
     {%- set is_good = "_op <> 'M'" ~ (" and size(_former_entity_ids) = 0" if spec.follows) -%}
     {%- set row = run_query(

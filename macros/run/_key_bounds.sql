@@ -5,7 +5,7 @@
 -#}
 {% macro _key_range(spec, relation) -%}
     {%- set key = spec.key_columns[0] -%}
-    {%- if spec.types[key] not in cdc._literal_suffixes() -%}
+    {%- if cdc._literal_end(spec.types[key]) is none -%}
         {{ return("null") }}
     {%- endif -%}
     {%- set name = "cast(" ~ cdc._quoted(key) ~ " as string)" -%}
@@ -25,11 +25,11 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set key = spec.key_columns[0] -%}
-    {%- set suffix = cdc._literal_suffixes()[spec.types[key]] -%}
+    {%- set end = cdc._literal_end(spec.types[key]) -%}
     {%- set listed = found.get("listed") or [] -%}
     {%- set literals = [] -%}
     {%- for value in [found.low, found.high] + (listed if (listed | join) | length < 100000 else []) -%}
-        {%- do literals.append(cdc._literal(value) if suffix is none else value ~ suffix) -%}
+        {%- do literals.append(cdc._literal(value) if end == "'" else value ~ end) -%}
     {%- endfor -%}
     {{ return({"key": cdc._quoted(key), "low": literals[0], "high": literals[1], "listed": literals[2:]}) }}
 {%- endmacro %}
@@ -41,8 +41,9 @@
 {%- endmacro %}
 
 
-{% macro _literal_suffixes() -%}
-    {{ return({"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "string": none}) }}
+{#- What literals of a type end with: a quote those of text. None where they do not say the same in every setting. -#}
+{% macro _literal_end(type) -%}
+    {{ return({"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "string": "'"}.get(type)) }}
 {%- endmacro %}
 
 

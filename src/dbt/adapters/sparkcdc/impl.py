@@ -528,9 +528,9 @@ class SparkCdcAdapter(SparkAdapter):
         handle.forget_images()
 
     @available.parse_none
-    def event_facts(self, step: Step, key: str, suffix: str | None) -> dict[str, Any]:
+    def event_facts(self, step: Step, key: str, end: str | None) -> dict[str, Any]:
         """See `steps.event_facts`."""
-        return steps.event_facts(step.rows, key, suffix)
+        return steps.event_facts(step.rows, key, end)
 
     @available.parse_none
     def has_single_events(self, step: Step, keys: list[str], types: dict[str, str]) -> bool:
@@ -569,11 +569,11 @@ class SparkCdcAdapter(SparkAdapter):
 
     @available.parse_none
     def bounds(
-        self, step: Step, column: str, values: list[Any], key: str, suffix: str | None
+        self, step: Step, column: str, values: list[Any], key: str, end: str | None
     ) -> dict[str, Any] | None:
         """See `steps.key_bounds`, of the rows whose `column` has one of `values`."""
         rows = steps.rows_where(step.rows, column, values)
-        return steps.key_bounds(rows[key], key, suffix)
+        return steps.key_bounds(rows[key], key, end)
 
     @available.parse_none
     def partition_condition(self, step: Step) -> str:

@@ -146,14 +146,14 @@ def show(name: str, frame: DataFrame, rows: pa.Table | None) -> Step:
     return step
 
 
-def event_facts(rows: pa.Table, key: str, suffix: str | None) -> dict[str, Any]:
+def event_facts(rows: pa.Table, key: str, end: str | None) -> dict[str, Any]:
     """Counts new events, and finds where their keys are.
 
     Args:
         rows: New events, as the fold reads them.
         key: The first key column.
-        suffix: What ends a literal of its type; None for text; `unknown` for types whose literals
-            do not mean the same under all settings.
+        end: What literals of its type end with: `L`, say, or `'` for text. None for types whose
+            literals do not mean the same under all settings.
 
     Returns:
         `good`: events without the ends of moved keys. `truncates`: rows. `truncate_events`:
@@ -172,7 +172,7 @@ def event_facts(rows: pa.Table, key: str, suffix: str | None) -> dict[str, Any]:
         "truncates": len(truncates),
         "truncate_events": len(truncates.unique()),
         "partial": bool(pc.any(pc.greater(unset, 0)).as_py()),
-        "bounds": key_bounds(rows[key], key, suffix),
+        "bounds": key_bounds(rows[key], key, end),
     }
 
 
@@ -195,26 +195,26 @@ def has_single_events(rows: pa.Table, keys: Mapping[str, str]) -> bool:
     return found.num_rows == rows.num_rows
 
 
-def key_bounds(values: pa.ChunkedArray, key: str, suffix: str | None) -> dict[str, Any] | None:
+def key_bounds(values: pa.ChunkedArray, key: str, end: str | None) -> dict[str, Any] | None:
     """Returns where keys are, as literals: their range, and a list where they are few.
 
     Args:
         values: The keys; NULL is none.
         key: The column's name.
-        suffix: See `event_facts`.
+        end: See `event_facts`.
 
     Returns:
         None where there are no keys, or a condition cannot name them.
     """
     keys = values.drop_null().unique()
-    if suffix == "unknown" or not len(keys) or not _is_readable(keys) or not _can_name(key):
+    if end is None or not len(keys) or not _is_readable(keys) or not _can_name(key):
         return None
     # Spark compares texts by their bytes.
     texts = sorted(keys.to_pylist(), key=lambda v: v.encode() if isinstance(v, str) else v)
     if max(len(str(texts[0])), len(str(texts[-1]))) > MOST_BORDER_CHARS:
         return None
-    listed = _literals(texts, suffix) if len(texts) <= MOST_LISTED else []
-    low, high = _literals([texts[0], texts[-1]], suffix)
+    listed = _literals(texts, end) if len(texts) <= MOST_LISTED else []
+    low, high = _literals([texts[0], texts[-1]], end)
     return {
         "key": quoted(key),
         "low": low,
@@ -320,19 +320,19 @@ def listing(rows: pa.Table, columns: Sequence[tuple[str, str | None]]) -> str | 
 
     Args:
         rows: Rows of a step; no key is NULL.
-        columns: Key columns, each with the suffix of its literals as for `event_facts`.
+        columns: Key columns, each with what its literals end with, as for `event_facts`.
 
     Returns:
         None where the keys are too many, or a condition cannot name them.
     """
     if len(rows) > MOST_LISTED:
         return None
-    if any(suffix == "unknown" or not _can_name(name) for name, suffix in columns):
+    if any(end is None or not _can_name(name) for name, end in columns):
         return None
     if any(rows[name].null_count or not _is_readable(rows[name]) for name, _ in columns):
         return None
     names = [quoted(name) for name, _ in columns]
-    values = [_literals(rows[name].to_pylist(), suffix) for name, suffix in columns]
+    values = [_literals(rows[name].to_pylist(), end) for name, end in columns]
     keys = _is_one_of(names, list(zip(*values, strict=True)))
     bounds = key_bounds(rows[columns[0][0]], *columns[0])
     if keys is None or len(keys) > MOST_LITERAL_CHARS:
@@ -376,8 +376,8 @@ def _is_readable(values: pa.ChunkedArray | pa.Array) -> bool:
     return True
 
 
-def _literals(values: Sequence[Any], suffix: str | None) -> list[str]:
-    return [literal(value) if suffix is None else f"{value}{suffix}" for value in values]
+def _literals(values: Sequence[Any], end: str | None) -> list[str]:
+    return [literal(value) if end == "'" else f"{value}{end}" for value in values]
 
 
 def _count(mask: pa.ChunkedArray) -> int:
