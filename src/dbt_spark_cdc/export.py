@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.remote import is_remote
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -301,7 +302,7 @@ def _local_folder(session: Any, folder: Any) -> Path | None:
     if not isinstance(folder, str) or not folder:
         return None
     parts = urlsplit(folder)
-    if parts.scheme not in ("", "file") or not hasattr(session, "_jsparkSession"):
+    if parts.scheme not in ("", "file") or is_remote(session):
         return None
     return Path(unquote(parts.path) if parts.scheme else folder).expanduser().absolute()
 

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from dbt.adapters.sparkcdc.creation import create_if_missing
 from dbt.adapters.sparkcdc.landed_files import beside, is_visible, other_packing
+from dbt.adapters.sparkcdc.remote import is_remote
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -531,7 +532,7 @@ def open_folder(session: Any, folder: str) -> Folder:
         FileNotFoundError: There is no such folder on this machine.
     """
     parts = urlsplit(folder)
-    if parts.scheme not in ("", "file") or not hasattr(session, "_jsparkSession"):
+    if parts.scheme not in ("", "file") or is_remote(session):
         return SparkFolder(session, folder)
     conf = session._jsparkSession.sessionState().newHadoopConf()
     if not parts.scheme and not str(conf.get("fs.defaultFS", "file:///")).startswith("file:"):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.remote import is_remote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -229,7 +230,7 @@ def land(
     settings, problems = read_settings(
         topics, raw_table, starting_offsets, messages_a_batch, accepted_losses, connection, registry
     )
-    if not hasattr(session, "_jsparkSession"):
+    if is_remote(session):
         problems.append(
             "Spark Connect does not let it ask the broker: run it on a target with the embedded"
             " Spark, which may be a cluster's (`spark.master`)"

@@ -50,10 +50,10 @@ class Handle:
         return Cursor(self.spark)
 
     def cancel(self) -> None:
-        if hasattr(self.spark, "_jsparkSession"):
-            self.spark.interruptAll()
-        else:
+        if remote.is_remote(self.spark):
             remote.interrupt(self.spark)
+        else:
+            self.spark.interruptAll()
 
     def rollback(self) -> None:
         """Spark has no transactions; each Delta commit stands by itself."""

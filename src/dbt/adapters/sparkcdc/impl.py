@@ -1338,7 +1338,7 @@ class SparkCdcAdapter(SparkAdapter):
     def _delta_location(self, name: str) -> str | None:
         """Where a Delta table is, if this machine can know."""
         spark = self.connections.get_thread_connection().handle.spark
-        if hasattr(spark, "_jsparkSession"):
+        if not remote.is_remote(spark):
             table = self._catalog_table(name)
             is_delta = table is not None and provider_of(table) == "delta"
             location = table.storage().locationUri() if is_delta else None
@@ -1359,7 +1359,7 @@ class SparkCdcAdapter(SparkAdapter):
         from pyspark.errors import PySparkException
 
         spark = self.connections.get_thread_connection().handle.spark
-        if not hasattr(spark, "_jsparkSession"):
+        if remote.is_remote(spark):
             return None
 
         def find() -> Any:
@@ -1388,7 +1388,7 @@ class SparkCdcAdapter(SparkAdapter):
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
         spark = self.connections.get_thread_connection().handle.spark
         schema = schema_relation.schema or ""
-        if hasattr(spark, "_jsparkSession") and "." not in schema:
+        if not remote.is_remote(spark) and "." not in schema:
             note = self.connections.known.notes()
             listed = list_tables(spark, schema)
             for table in listed:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from dbt.adapters.sparkcdc.remote import is_remote
+
 # Classes of Hadoop and of Apache Commons, which Spark has.
 PATH = "org.apache.hadoop.fs.Path"
 ARRAYS = "org.apache.commons.lang3.ArrayUtils"
@@ -40,7 +42,7 @@ def place_of(spark: Any, location: str) -> Place | None:
         None where only a server reaches them.
     """
     found = local_folder(location)
-    if found is None and ":" in location and hasattr(spark, "_jsparkSession"):
+    if found is None and ":" in location and not is_remote(spark):
         # Spark encodes the address as a URI, and file systems take it as it is read.
         path = getattr(spark._jvm, PATH)(spark._jvm.java.net.URI(location))
         return StoredPlace(spark, str(path.toString()))

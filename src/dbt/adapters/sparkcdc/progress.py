@@ -9,6 +9,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from dbt.adapters.sparkcdc.remote import is_remote
 from dbt_common.events.functions import fire_event
 from dbt_common.events.types import Note
 
@@ -121,7 +122,7 @@ class Load:
         self._reads, self._folds = 1, True
         if self._done and self._thread is None:
             self._report(self._done)
-        if not hasattr(self._spark, "_jsparkSession"):  # Spark Connect says nothing of stages
+        if is_remote(self._spark):  # Spark Connect says nothing of stages
             return
         self._group = f"cdc {self.table} {self._done}"
         self._spark.sparkContext.setLocalProperty(GROUP, self._group)

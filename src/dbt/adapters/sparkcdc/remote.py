@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-
 if TYPE_CHECKING:
+    from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
     from pyspark.sql import SparkSession
 
 # Milliseconds between two attempts: the first one, the factor, and the longest.
