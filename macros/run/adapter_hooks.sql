@@ -41,7 +41,7 @@
 {%- endmacro %}
 
 
-{#- Whether a history or a final table that is there brings itself up to date. -#}
+{#- Whether a history, a final table or a changelog that is there brings itself up to date. -#}
 {% macro sparkcdc__updates_itself() -%}
     {%- set kind = cdc._kind_of(model) -%}
     {%- set existing = load_relation(this) if kind in ["history", "final", "changelog"] else none -%}

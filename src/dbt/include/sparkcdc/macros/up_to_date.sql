@@ -1,15 +1,19 @@
 {# What a package can tell of its own nodes, so that they need not go through all that dbt does for any node.
 
-   `is_up_to_date`: a view, snapshot or Python model stays what it is.
-   `view_properties`: the properties, names and values, that a view is created with.
-   `batch_update`: brings a table up to date by itself, and returns what came of it; none where it is not its own.
-   `first_query`: the query that a model is created with, in place of the compiled one.
-   `first_snapshot_done`: goes on where a snapshot was created with a part of its rows.
-   `first_build_done`: notes what a table came to that dbt itself has built.
-   `batch_position`: asked for before a Python model reads: `checkpoint`, what the commit of its rows is to note, and `reads_all`, whether
-     the model has to read all of its input again, which it finds as `dbt.reads_all`. None where both are nothing.
-   `set_batch_position`: has the next commit note the checkpoint.
-   `keep_batch_position`: notes the checkpoint by itself where the merge had no rows and made no commit.
+   `is_up_to_date()`: whether a view, a snapshot or the table of a Python model stays what it is.
+   `view_properties()`: the properties, names and values, that a view is created with.
+   `updates_itself()`: whether `batch_update` writes the snapshot or incremental model, in place of dbt-spark's materialization.
+   `batch_update()`: brings such a table up to date, and returns what came of it, as dbt is to report it.
+   `first_query(compiled_code)`: the query that a model is created with, in place of the compiled one.
+   `first_snapshot_done()`: goes on where a snapshot was created with a part of its rows.
+   `first_build_done()`: goes on, in the same way, after dbt-spark has built an incremental model, and notes what the table came to.
+   `batch_position()`: asked for before an incremental Python model reads: `checkpoint`, what the commit of its rows is to note, and
+     `reads_all`, whether the model has to read all of its input again, which it finds as `dbt.reads_all`. It may hold more for
+     `write_batch`. None where there is nothing to say.
+   `set_batch_position(position)`: has the commit that creates the table note this checkpoint.
+   `write_batch(sql, written, batch)`: runs the statement `sql`, which writes the rows of the table `written` to the model's
+     table, as the node's statement `main`. `batch` is what `batch_position` returned, and empty where that was none.
+   `keep_batch_position(position)`: called after `write_batch`: notes the checkpoint where that had no rows and made no commit.
    By itself the adapter builds everything as dbt-spark does. #}
 {% macro is_up_to_date() %}
   {{ return(adapter.dispatch('is_up_to_date', 'dbt')()) }}
