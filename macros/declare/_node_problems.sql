@@ -10,7 +10,7 @@
         {{ return(cdc._history_problems(node)) }}
     {%- elif kind == "final" -%}
         {{ return(cdc._final_problems(node, cdc._first_above(node))) }}
-    {%- elif cdc._resolves(node) -%}
+    {%- elif kind == "resolver" -%}
         {{ return(cdc._resolver_problems(node)) }}
     {%- endif -%}
     {{ return([]) }}
