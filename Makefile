@@ -77,7 +77,7 @@ cluster-down:
 
 lint: $(INSTALLED)
 	@$(LINTED_SQL) | xargs -0 -P $(CORES) -n 80 $(BIN)/sqlfluff lint --disable-progress-bar
-	@$(BIN)/python scripts/lint_sql.py $(SQL)
+	@$(BIN)/python scripts/lint_sql.py $(SQL) src/dbt/include
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy

@@ -194,7 +194,7 @@
   {% set strategy = dbt_spark_validate_get_incremental_strategy(config.get('incremental_strategy') or 'append', file_format) %}
   {% if strategy in ['insert_overwrite', 'microbatch'] and config.get('partition_by') %}
     {% call statement() %}
-      set spark.sql.sources.partitionOverwriteMode = DYNAMIC
+      set spark.sql.sources.partitionOverwriteMode = dynamic
     {% endcall %}
   {% endif %}
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
