@@ -9,9 +9,8 @@ SCALE ?= small
 CHROMIUM ?= chromium
 TWO_PROCESSES := -n 2 --dist loadscope --no-loadscope-reorder
 SQL := $(wildcard models macros snapshots tests integration_tests)
-# With processes of its own sqlfluff leaves semaphores behind, of which Python warns.
-LINTED_SQL = find $(SQL) \( -name dbt_packages -o -name target -o -name warehouse -o -path tests/rendered/sql -o -path tests/rendered/project/models \) -prune \
-	-o -name '*.sql' -print0
+# With processes of its own sqlfluff leaves semaphores behind, of which Python warns. It takes folders, in which .sqlfluffignore holds.
+LINTED := $(filter-out %.md,$(wildcard models macros/* snapshots tests integration_tests))
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
 export DBT_PROFILES_DIR := $(CURDIR)
@@ -76,7 +75,7 @@ cluster-down:
 	@$(E2E)/bin/python -m cluster down
 
 lint: $(INSTALLED)
-	@$(LINTED_SQL) | xargs -0 -P $(CORES) -n 80 $(BIN)/sqlfluff lint --disable-progress-bar
+	@printf '%s\n' $(LINTED) | xargs -P $(CORES) -n 2 $(BIN)/sqlfluff lint --disable-progress-bar
 	@$(BIN)/python scripts/lint_sql.py $(SQL) src/dbt/include
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
