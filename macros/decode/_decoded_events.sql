@@ -179,8 +179,7 @@ typed_events as (
 
 {{ "stream_events" if bootstrap else source }} as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         {{ cdc._event_hash(d) }} as _event_id
     from (
         select
@@ -188,10 +187,9 @@ typed_events as (
             {%- for key in d.key_columns if not d.keyless %}
             {{ cdc._old_key(d, key) }} as {{ cdc._quoted("_old_" ~ key) }},
             {%- endfor %}
-            {{ cdc._reasons(d, time) }} as __cdc_problems
+            {{ cdc._reasons(d, time) }} as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 {%- if bootstrap %},
 

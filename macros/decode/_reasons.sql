@@ -1,4 +1,4 @@
-{#- Every reason why an event cannot be applied. -#}
+{#- Every reason why an event cannot be applied, as one text; NULL for a good event. -#}
 {% macro _reasons(d, time) -%}
     {%- set row_event = "_op in ('I', 'U', 'D')" -%}
     {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
@@ -40,7 +40,7 @@
             "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then "
             ~ cdc._misfit_text(d, column, "column ", "cast(" ~ cdc._given(column.name) ~ " as string)") ~ " end") -%}
     {%- endfor -%}
-    {{ return("concat_ws('; ', " ~ (reasons | join(", ")) ~ ")") }}
+    {{ return("nullif(concat_ws('; ', " ~ (reasons | join(", ")) ~ "), '')") }}
 {%- endmacro %}
 
 

@@ -89,17 +89,15 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_id` is not null then 'id' end, cast(`id` as bigint), case when `__cdc_given_is_active` is not null then 'is_active' end, `is_active`, cast(`_old_id` as bigint)) as _event_id
     from (
         select
             *,
             cast(null as int) as `_old_id`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is not null then concat('column id: ', left(cast(`__cdc_given_id` as string), 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `is_active` is null and cast(`__cdc_given_is_active` as string) is not null then concat('column is_active: ', left(cast(`__cdc_given_is_active` as string), 100), ' is not a boolean') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is not null then concat('column id: ', left(cast(`__cdc_given_id` as string), 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `is_active` is null and cast(`__cdc_given_is_active` as string) is not null then concat('column is_active: ', left(cast(`__cdc_given_is_active` as string), 100), ' is not a boolean') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

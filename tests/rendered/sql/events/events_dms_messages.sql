@@ -129,17 +129,15 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_id` is not null then 'id' end, `__cdc_given_id`, case when `__cdc_given_photo` is not null then 'photo' end, `__cdc_given_photo`, cast(`_old_id` as bigint)) as _event_id
     from (
         select
             *,
             case when `__cdc_old_id` is distinct from `id` then `__cdc_old_id` end as `_old_id`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then concat('former value of key column id: ', left(`__cdc_given_old id`, 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is not null then concat('column id: ', left(cast(`__cdc_given_id` as string), 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `photo` is null and cast(`__cdc_given_photo` as string) is not null then concat('column photo: ', left(cast(`__cdc_given_photo` as string), 100), ' is not a binary') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then concat('former value of key column id: ', left(`__cdc_given_old id`, 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is not null then concat('column id: ', left(cast(`__cdc_given_id` as string), 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `photo` is null and cast(`__cdc_given_photo` as string) is not null then concat('column photo: ', left(cast(`__cdc_given_photo` as string), 100), ' is not a binary') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

@@ -84,18 +84,16 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_amount` is not null then 'amount' end, if(endswith(cast(`amount` as string), '0'), rtrim('.', rtrim('0', cast(`amount` as string))), cast(`amount` as string)), case when `__cdc_given_line` is not null then 'line' end, cast(`line` as bigint), case when `__cdc_given_order_id` is not null then 'order_id' end, `order_id`, case when `__cdc_given_status` is not null then 'status' end, `status`, `_old_order_id`, cast(`_old_line` as bigint)) as _event_id
     from (
         select
             *,
             cast(null as bigint) as `_old_order_id`,
             cast(null as int) as `_old_line`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `order_id` is null and cast(`__cdc_given_order_id` as string) is null then 'no value for key column order_id' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `line` is null and cast(`__cdc_given_line` as string) is null then 'no value for key column line' end, case when _op in ('I', 'U', 'D') and `order_id` is null and cast(`__cdc_given_order_id` as string) is not null then concat('column order_id: ', left(cast(`__cdc_given_order_id` as string), 100), ' is not a bigint') end, case when _op in ('I', 'U', 'D') and `line` is null and cast(`__cdc_given_line` as string) is not null then concat('column line: ', left(cast(`__cdc_given_line` as string), 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `amount` is null and cast(`__cdc_given_amount` as string) is not null then concat('column amount: ', left(cast(`__cdc_given_amount` as string), 100), ' is not a decimal(12,2)') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `order_id` is null and cast(`__cdc_given_order_id` as string) is null then 'no value for key column order_id' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `line` is null and cast(`__cdc_given_line` as string) is null then 'no value for key column line' end, case when _op in ('I', 'U', 'D') and `order_id` is null and cast(`__cdc_given_order_id` as string) is not null then concat('column order_id: ', left(cast(`__cdc_given_order_id` as string), 100), ' is not a bigint') end, case when _op in ('I', 'U', 'D') and `line` is null and cast(`__cdc_given_line` as string) is not null then concat('column line: ', left(cast(`__cdc_given_line` as string), 100), ' is not a int') end, case when _op in ('I', 'U', 'D') and `amount` is null and cast(`__cdc_given_amount` as string) is not null then concat('column amount: ', left(cast(`__cdc_given_amount` as string), 100), ' is not a decimal(12,2)') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

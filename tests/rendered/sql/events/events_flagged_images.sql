@@ -82,17 +82,15 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_listed_on` is not null then 'listed_on' end, cast(`listed_on` as timestamp_ntz), case when `__cdc_given_price` is not null then 'price' end, `price`, case when `__cdc_given_secret` is not null then 'secret' end, try_cast(`__cdc_given_secret` as string), case when `__cdc_given_sku` is not null then 'sku' end, `sku`, `_old_sku`) as _event_id
     from (
         select
             *,
             cast(null as string) as `_old_sku`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `sku` is null and cast(`__cdc_given_sku` as string) is null then 'no value for key column sku' end, case when _op in ('I', 'U', 'D') and `price` is null and cast(`__cdc_given_price` as string) is not null then concat('column price: ', left(cast(`__cdc_given_price` as string), 100), ' is not a double') end, case when _op in ('I', 'U', 'D') and `listed_on` is null and cast(`__cdc_given_listed_on` as string) is not null then concat('column listed_on: ', left(cast(`__cdc_given_listed_on` as string), 100), ' is not a date') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `sku` is null and cast(`__cdc_given_sku` as string) is null then 'no value for key column sku' end, case when _op in ('I', 'U', 'D') and `price` is null and cast(`__cdc_given_price` as string) is not null then concat('column price: ', left(cast(`__cdc_given_price` as string), 100), ' is not a double') end, case when _op in ('I', 'U', 'D') and `listed_on` is null and cast(`__cdc_given_listed_on` as string) is not null then concat('column listed_on: ', left(cast(`__cdc_given_listed_on` as string), 100), ' is not a date') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

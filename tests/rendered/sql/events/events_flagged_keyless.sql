@@ -77,16 +77,14 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_pages` is not null then 'pages' end, `pages`, case when `__cdc_given_visitor` is not null then 'visitor' end, `visitor`) as _event_id
     from (
         select
             *,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end, case when _op in ('I', 'U', 'D') and `pages` is null and cast(`__cdc_given_pages` as string) is not null then concat('column pages: ', left(cast(`__cdc_given_pages` as string), 100), ' is not a array<int>') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when _op in ('U', 'D', 'T') then concat('operation ', _op, ' in a table that is insert_only') end, case when _op in ('I', 'U', 'D') and `pages` is null and cast(`__cdc_given_pages` as string) is not null then concat('column pages: ', left(cast(`__cdc_given_pages` as string), 100), ' is not a array<int>') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

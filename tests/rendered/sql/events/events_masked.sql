@@ -420,17 +420,15 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_balance` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'balance') and not _cdc_is_whole) then 'balance' end, `balance`, case when `__cdc_given_city` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'city') and not _cdc_is_whole) then 'city' end, `__cdc_given_city`, case when `__cdc_given_mail` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'mail') and not _cdc_is_whole) then 'email' end, `mail`, case when `__cdc_given_id` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'id') and not _cdc_is_whole) then 'id' end, `id`, `_old_id`) as _event_id
     from (
         select
             *,
             case when `__cdc_old_id` is distinct from `id` then `__cdc_old_id` end as `_old_id`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then 'former value of key column id: its value, which is masked, is not a int' end, case when _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is not null then 'column id: its value, which is masked, is not a int' end, case when _op in ('I', 'U', 'D') and `balance` is null and cast(`__cdc_given_balance` as string) is not null then 'column balance: its value, which is masked, is not a decimal(12,2)' end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then 'former value of key column id: its value, which is masked, is not a int' end, case when _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is not null then 'column id: its value, which is masked, is not a int' end, case when _op in ('I', 'U', 'D') and `balance` is null and cast(`__cdc_given_balance` as string) is not null then 'column balance: its value, which is masked, is not a decimal(12,2)' end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

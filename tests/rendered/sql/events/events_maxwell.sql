@@ -131,17 +131,15 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_id` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'id')) then 'id' end, `__cdc_given_id`, case when `__cdc_given_placed_on` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'placed_on')) then 'placed_on' end, `__cdc_given_placed_on`, case when `__cdc_given_tags` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'tags')) then 'tags' end, `__cdc_given_tags`, `_old_id`) as _event_id
     from (
         select
             *,
             case when `__cdc_old_id` is distinct from `id` then `__cdc_old_id` end as `_old_id`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then concat('former value of key column id: ', left(`__cdc_given_old id`, 100), ' is not a string') end, case when _op in ('I', 'U', 'D') and `placed_on` is null and cast(`__cdc_given_placed_on` as string) is not null then concat('column placed_on: ', left(cast(`__cdc_given_placed_on` as string), 100), ' is not a date') end, case when _op in ('I', 'U', 'D') and `tags` is null and cast(`__cdc_given_tags` as string) is not null then concat('column tags: ', left(cast(`__cdc_given_tags` as string), 100), ' is not a array<string>') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _ts is null then 'no event time' end, case when _arrived is null then 'no arrival' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then concat('former value of key column id: ', left(`__cdc_given_old id`, 100), ' is not a string') end, case when _op in ('I', 'U', 'D') and `placed_on` is null and cast(`__cdc_given_placed_on` as string) is not null then concat('column placed_on: ', left(cast(`__cdc_given_placed_on` as string), 100), ' is not a date') end, case when _op in ('I', 'U', 'D') and `tags` is null and cast(`__cdc_given_tags` as string) is not null then concat('column tags: ', left(cast(`__cdc_given_tags` as string), 100), ' is not a array<string>') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select

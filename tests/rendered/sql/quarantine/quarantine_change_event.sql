@@ -119,17 +119,15 @@ typed_events as (
 
 identified_events as (
     select
-        * except (__cdc_problems),
-        nullif(__cdc_reasons, '') as _reason,
+        *,
         xxhash64(_op, _seq, case when `__cdc_given_balance` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'balance')) then 'balance' end, `__cdc_given_balance`, case when `__cdc_given_id` is not null or (_op in ('I', 'U') and not array_contains(_unset, 'id')) then 'id' end, `__cdc_given_id`, `_old_id`) as _event_id
     from (
         select
             *,
             case when `__cdc_old_id` is distinct from `id` then `__cdc_old_id` end as `_old_id`,
-            concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then concat('former value of key column id: ', left(`__cdc_given_old id`, 100), ' is not a string') end, case when _op in ('I', 'U', 'D') and `balance` is null and cast(`__cdc_given_balance` as string) is not null then concat('column balance: ', left(cast(`__cdc_given_balance` as string), 100), ' is not a double') end) as __cdc_problems
+            nullif(concat_ws('; ', coalesce(_cdc_raw_problem, _cdc_problem), case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _seq is null then 'no sequence' end, case when coalesce(_cdc_raw_problem, _cdc_problem) is null and _op in ('I', 'U', 'D') and `id` is null and cast(`__cdc_given_id` as string) is null then 'no value for key column id' end, case when `__cdc_given_old id` is not null and `__cdc_old_id` is null then concat('former value of key column id: ', left(`__cdc_given_old id`, 100), ' is not a string') end, case when _op in ('I', 'U', 'D') and `balance` is null and cast(`__cdc_given_balance` as string) is not null then concat('column balance: ', left(cast(`__cdc_given_balance` as string), 100), ' is not a double') end), '') as _reason
         from typed_events
     ) as typed_events
-    lateral view outer explode(array(__cdc_problems)) reasons as __cdc_reasons
 )
 
 select
