@@ -178,7 +178,7 @@ class DbtProject:
 
         Raises:
             CannotWatch: The profile cannot be read, or there is no Spark.
-            InputsUnknown: The project cannot be parsed.
+            InputsUnknown: The project cannot be parsed, or the selection names nothing in it.
         """
         # As dbt takes them: an option may name several, divided by spaces.
         self.select = [one for given in select for one in given.split()]
@@ -239,6 +239,9 @@ class DbtProject:
         """The ids of the sources that the selected nodes are made of; all without a selection.
 
         The others would take the turns of these, and nothing is built of them.
+
+        Raises:
+            InputsUnknown: dbt refuses the selection, or it names nothing.
         """
         if not self.select:
             return manifest.sources
@@ -247,6 +250,12 @@ class DbtProject:
         if not listed.ok:
             raise InputsUnknown(listed)
         selected = [json.loads(line)["unique_id"] for line in listed.result or []]
+        if not selected:
+            said = (
+                f"`--select {' '.join(self.select)}` matches no node of this project, so there is "
+                "nothing to build. `dbt ls` lists the nodes."
+            )
+            raise InputsUnknown(Outcome([], said, listed.warnings))
         # dbt selects a test with any table that it reads, and the others need not be built here.
         waiting = [name for name in selected if not name.startswith(TESTS)] or selected
         above: set[str] = set()

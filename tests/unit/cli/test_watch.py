@@ -254,7 +254,6 @@ SELECTED: dict[tuple[str, ...], list[str]] = {
     ("items others",): ["items", "others"],
     ("+orders,stg_orders", "source:app.others"): ["orders", "others"],
     ("test_type:generic",): ["orders", "items"],
-    ("nothing",): [],
 }
 
 
@@ -283,6 +282,20 @@ def test_what_an_option_names_is_built_each_with_the_table(
     kept = ["orders", "items", "tag:a,tag:b"]
     assert list(ran[0][-3:]) == [f"source:app.items+,{one}" for one in kept]
     assert list(ran[1][-4:]) == ["--select", *kept]
+
+
+def test_a_selection_of_nothing_is_an_error(shop: Path) -> None:
+    with pytest.raises(InputsUnknown, match="`--select stg_orders,items nothing` matches no node"):
+        DbtProject(shop, shop, None, ["stg_orders,items", "nothing"], [], None)
+    project = DbtProject(shop, shop, None, ["items"], [], None)
+    # A model that goes while the project is watched is a failure, until it is there again.
+    (shop / "models" / "items.sql").rename(shop / "models" / "items.txt")
+    (shop / "models" / "sources.yml").write_text(FILES["models/sources.yml"].split("models:")[0])
+    for _ in range(2):
+        with pytest.raises(InputsUnknown, match="`--select items` matches no node"):
+            project.inputs()
+    (shop / "models" / "items.txt").rename(shop / "models" / "items.sql")
+    assert list(project.inputs()) == ["source:app.items"]
 
 
 def test_a_selection_that_dbt_refuses_is_bad_input(shop: Path) -> None:
