@@ -178,7 +178,7 @@ class DbtProject:
 
         Raises:
             CannotWatch: The profile cannot be read, or there is no Spark.
-            InputsUnknown: The project cannot be parsed, or the selection names nothing in it.
+            InputsUnknown: The project cannot be parsed, or a selector names nothing in it.
         """
         # As dbt takes them: an option may name several, divided by spaces.
         self.select = [one for given in select for one in given.split()]
@@ -230,6 +230,8 @@ class DbtProject:
             except BadProject as exc:
                 said = f"The project cannot be parsed: {exc}"
                 raise InputsUnknown(Outcome([], said, [])) from exc
+            if self.first:
+                self._selected("--first", self.first, manifest)
             self.watched = self._sources_above(manifest)
             self.manifest, self.parsed = manifest, files
             self.folders.clear()
@@ -239,23 +241,10 @@ class DbtProject:
         """The ids of the sources that the selected nodes are made of; all without a selection.
 
         The others would take the turns of these, and nothing is built of them.
-
-        Raises:
-            InputsUnknown: dbt refuses the selection, or it names nothing.
         """
         if not self.select:
             return manifest.sources
-        command = ["--quiet", "ls", *self.place, "--output", "json", "--output-keys", "unique_id"]
-        listed = run_dbt([*command, "--select", *self.select], None, manifest)
-        if not listed.ok:
-            raise InputsUnknown(listed)
-        selected = [json.loads(line)["unique_id"] for line in listed.result or []]
-        if not selected:
-            said = (
-                f"`--select {' '.join(self.select)}` matches no node of this project, so there is "
-                "nothing to build. `dbt ls` lists the nodes."
-            )
-            raise InputsUnknown(Outcome([], said, listed.warnings))
+        selected = self._selected("--select", self.select, manifest)
         # dbt selects a test with any table that it reads, and the others need not be built here.
         waiting = [name for name in selected if not name.startswith(TESTS)] or selected
         above: set[str] = set()
@@ -264,6 +253,21 @@ class DbtProject:
                 above.add(name)
                 waiting += getattr(manifest.nodes.get(name), "depends_on_nodes", ())
         return above & manifest.sources.keys()
+
+    def _selected(self, option: str, selectors: Sequence[str], manifest: Manifest) -> list[str]:
+        """The ids of the nodes that selectors name.
+
+        Raises:
+            InputsUnknown: dbt refuses the selectors, or they name nothing.
+        """
+        command = ["--quiet", "ls", *self.place, "--output", "json", "--output-keys", "unique_id"]
+        listed = run_dbt([*command, "--select", *selectors], None, manifest)
+        if not listed.ok:
+            raise InputsUnknown(listed)
+        if not listed.result:
+            said = f"`{option} {' '.join(selectors)}` matches no node of this project. `dbt ls`"
+            raise InputsUnknown(Outcome([], f"{said} lists the nodes.", listed.warnings))
+        return [json.loads(line)["unique_id"] for line in listed.result]
 
     def _state(self, relation: str) -> str | None:
         """What identifies the state of a table: its last commit, or the files of its folder."""

@@ -287,6 +287,8 @@ def test_what_an_option_names_is_built_each_with_the_table(
 def test_a_selection_of_nothing_is_an_error(shop: Path) -> None:
     with pytest.raises(InputsUnknown, match="`--select stg_orders,items nothing` matches no node"):
         DbtProject(shop, shop, None, ["stg_orders,items", "nothing"], [], None)
+    with pytest.raises(InputsUnknown, match="`--first landng` matches no node"):
+        DbtProject(shop, shop, None, [], ["landng"], None)
     project = DbtProject(shop, shop, None, ["items"], [], None)
     # A model that goes while the project is watched is a failure, until it is there again.
     (shop / "models" / "items.sql").rename(shop / "models" / "items.txt")
