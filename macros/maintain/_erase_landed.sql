@@ -36,12 +36,15 @@
 {#-
     Which landed files lose which lines.
       landing   see `_landing_of`
-      lines     hashes of the lines, for each folder of the landing folder
+      lines     hashes of the lines, for each folder of the landing folder that the table has rows of, and may have more of
       files     the files
 -#}
 {% macro _landed_lines(d, raw_rows) -%}
     {%- set landing = cdc._landing_of(d) -%}
     {%- set lines = {} -%}
+    {%- for row in run_query("select distinct _table from " ~ d.relation ~ (cdc._meeting(d.where) if d.where else "")).rows -%}
+        {%- do lines.update({row[0]: []}) -%}
+    {%- endfor -%}
     {%- if raw_rows.rows | length -%}
         {%- for row in run_query("select _table, sha2(value, 256) from " ~ d.relation ~ " where value is not null and "
             ~ cdc._raw_row_hash(d) ~ " in (select __cdc_raw_row from " ~ raw_rows.relation ~ ") group by all").rows -%}

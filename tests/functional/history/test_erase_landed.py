@@ -142,6 +142,13 @@ class TestEraseLanded:
         assert "broken.jsonl.gz: gzip file is cut off" in said and "Delete it" in said
         broken.unlink()
         files.pop(broken.name)
+        # Landing has not unpacked them: they may hold a person of whom nothing is landed, too.
+        for name in ("archive.jsonl.GZ", "archive.bz2"):
+            archive = self.put(name, line(9, 9, "nine"))
+            for person in (args, {"table": "shop.people", "keys": [9], "landed_files": True}):
+                said = self.erase(passes=False, **person)
+                assert name in said and "move it out of the folder" in said
+            archive.unlink()
         said = self.erase(**args)
         assert "5 lines of 5 files" in said
         assert {file.name: file.read_bytes() for file in self.folder.rglob("*.*")} == files

@@ -58,6 +58,8 @@ def test_a_file_that_nobody_can_search_is_a_problem(tmp_path: Path) -> None:
     files, problems = plan(tmp_path, {"t": hashes("ann")})
     assert files == [] and len(problems) == 1
     assert str(file) in problems[0] and "`.bz2`" in problems[0] and "gzip" in problems[0]
+    # Nor where what has been landed has no line of the person.
+    assert plan(tmp_path, {"t": ()}) == (files, problems)
     # Other tables of the folder have nothing to do with the person.
     assert plan(tmp_path, {"u": hashes("ann")}) == ([], [])
 

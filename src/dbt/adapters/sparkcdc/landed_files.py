@@ -57,7 +57,8 @@ def plan(folder: Path, lines: Mapping[str, Collection[str]]) -> tuple[list[Rewri
 
     Args:
         folder: The landing folder.
-        lines: For each table, the SHA-256 of the lines, without the line break.
+        lines: For each table that the person may be in, the SHA-256 of the lines, without the line
+            break. There may be none: a file that landing cannot unpack could have others.
 
     Returns:
         The files, and what is wrong with files that cannot be written again.
@@ -66,7 +67,7 @@ def plan(folder: Path, lines: Mapping[str, Collection[str]]) -> tuple[list[Rewri
     for table in sorted(path for path in folder.iterdir() if path.is_dir()):
         wanted = lines.get(table.name, ())
         for file in visible(table):
-            if wanted and (packing := other_packing(file.name)):
+            if table.name in lines and (packing := other_packing(file.name)):
                 problems.append(
                     f"{file}: {packing}. Nothing tells whether it has lines of the person: replace"
                     " it so, or move it out of the folder"
