@@ -170,8 +170,6 @@
             {%- do cdc._refuse_other_writer(this, batch.version) -%}
         {%- endif -%}
     {%- endif -%}
-    {#- Batches of builds that died stay as tables; a build that goes on for a day is none that lives. -#}
-    {%- do adapter.drop_left_overs(written, "__dbt_tmp_", 24) -%}
     {%- call noop_statement("main", "OK") -%}{{ sql }}{%- endcall -%}
 {%- endmacro %}
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from dbt.adapters.sparkcdc.settings_scope import scoped
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.changes import WRITES, Changes, events_of
-from tests.functional.history.tables import FINAL, histories, rows
+from tests.functional.history.tables import FINAL, histories, left_over, rows
 from tests.functional.oracle import Event
 
 Execute = Callable[..., None]
@@ -288,11 +286,7 @@ class TestBusyTables:
                     spark.sql(f"update {keys} set a = a")
             execute(cursor, sql, bindings)
 
-        left = f"{schema}.moving_keys__dbt_tmp_0"
-        project.run_sql(f"create table {left} using delta as select 1 as a")
-        [log] = {Path(p).parent for p in spark.table(left).inputFiles()}
-        for file in Path(str(log).removeprefix("file:"), "_delta_log").glob("*.json"):
-            os.utime(file, (1_700_000_000, 1_700_000_000))
+        left_over(spark, f"{schema}.moving_keys__dbt_tmp_0")
         arrive("moving")
         with monkeypatch.context() as patch:
             patch.setattr(Cursor, "execute", beside)

@@ -798,7 +798,9 @@ class SparkCdcAdapter(SparkAdapter):
             # Another build may drop it first.
             with contextlib.suppress(DbtRuntimeError):
                 detail = self.execute(f"describe detail {left}", fetch=True)[1].rows[0]
-                if detail["lastModified"].replace(tzinfo=timezone.utc) < newest:
+                # Only tables of Delta say when they were written.
+                written = detail["lastModified"]
+                if written is not None and written.replace(tzinfo=timezone.utc) < newest:
                     self.execute(f"drop table if exists {left}")
 
     @available.parse_none

@@ -225,6 +225,8 @@
       {% call statement('drop_relation') %}
         drop table if exists {{ written }}
       {% endcall %}
+      {# Batches of builds that died stay as tables; a build that goes on for a day is none that lives. #}
+      {% do adapter.drop_left_overs(written, '__dbt_tmp_', 24) %}
       {% if position is not none %}
         {% do keep_batch_position(position) %}
       {% endif %}
