@@ -23,6 +23,7 @@ UNFINISHED = ".cdc_writing"
 OTHER_PACKING = re.compile(
     r"(?i)\.(7z|br|bz2|deflate|gz|gzip|lz4|lzma|lzo|snappy|xz|z|zip|zst|zstd)\Z"
 )
+GZIP_BEGINS = b"\x1f\x8b"
 # One that belongs to no member, and says no time: the same lines are the same bytes.
 GZIP_TIME = 0
 
@@ -67,7 +68,7 @@ def plan(folder: Path, lines: Mapping[str, Collection[str]]) -> tuple[list[Rewri
     for table in sorted(path for path in folder.iterdir() if path.is_dir()):
         wanted = lines.get(table.name, ())
         for file in visible(table):
-            if table.name in lines and (packing := other_packing(file.name)):
+            if table.name in lines and (packing := other_packing(file.name) or _hidden_gzip(file)):
                 problems.append(
                     f"{file}: {packing}. Nothing tells whether it has lines of the person: replace"
                     " it so, or move it out of the folder"
@@ -132,6 +133,19 @@ def other_packing(name: str) -> str:
     return (
         f"landing does not unpack files that end with `{found[0]}`: send it as text, or packed by"
         " gzip under a name that ends with `.gz`"
+    )
+
+
+def _hidden_gzip(file: Path) -> str:
+    """Why a file that gzip has packed is none to landing, and the remedy; nothing of others."""
+    if file.name.endswith(".gz"):
+        return ""
+    with file.open("rb") as content:
+        if content.read(len(GZIP_BEGINS)) != GZIP_BEGINS:
+            return ""
+    return (
+        "it is packed by gzip, and landing unpacks only files whose names end with `.gz`: send it"
+        " under such a name"
     )
 
 
