@@ -64,7 +64,10 @@ _project_options = _together(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Writes dbt projects for change data capture, checks them, and keeps tables up to date."""
+    """Write dbt projects for change data capture, check them, and keep their tables up to date.
+
+    Start with `cdc init`. If something does not work, `cdc doctor` checks the installation.
+    """
 
 
 main.add_command(capture)
@@ -73,12 +76,14 @@ main.add_command(init)
 
 @main.command()
 @click.option("--project-dir", type=_FOLDER, default=".", help="Folder of the dbt project.")
-@click.option("--config", type=_FILE, help=f"The control table. [default: {TABLES}]")
-@click.option("--columns", type=_FILE, help=f"Their columns. [default: {COLUMNS}, if there]")
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file would change.")
-@click.option("--prune", is_flag=True, help="Delete the files of tables that are gone.")
-@click.option("--diff", is_flag=True, help="Show how files that were edited differ.")
-@click.option("-v", "--verbose", is_flag=True, help="Name every file, also those left alone.")
+@click.option("--config", type=_FILE, help=f"Control table. [default: {TABLES}]")
+@click.option(
+    "--columns", type=_FILE, help=f"Columns of the tables. [default: {COLUMNS}, if it exists]"
+)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
+@click.option("--prune", is_flag=True, help="Delete the files of tables without a row.")
+@click.option("--diff", is_flag=True, help="Show how edited files differ from their rows.")
+@click.option("-v", "--verbose", is_flag=True, help="List unchanged files too.")
 def generate(
     project_dir: Path,
     config: Path | None,
@@ -88,10 +93,12 @@ def generate(
     diff: bool,
     verbose: bool,
 ) -> None:
-    """Writes source, staging, history and final model of each table in seeds/cdc_tables.csv.
+    """Write the dbt files of each table in the control table.
 
-    Files edited by hand are kept and reported. All problems of the table are reported at once, and
-    then nothing is written. Exit codes: 0 done, 1 files would change (--check), 2 bad input.
+    Each row of seeds/cdc_tables.csv becomes a source, a staging model, a snapshot and a final
+    model. Files that you have edited are kept and reported. If the control table has problems, all
+    of them are listed, and nothing is written. Exit codes: 0 done, 1 files would change (--check),
+    2 bad input.
     """
     try:
         layout = _layout(project_dir)
@@ -123,11 +130,11 @@ def generate(
 
 @main.command()
 @click.argument("file_or_table")
-@click.option("--table", "only", help="Only this table of the events, as they name it.")
-@click.option("--system", default="", help="Name of the dbt source. [default: as the events say]")
-@click.option("--yaml", "form", flag_value="yaml", help="Print the source YAML only.")
+@click.option("--table", "only", help="Describe only this table of the events.")
+@click.option("--system", default="", help="Name of the dbt source. [default: from the events]")
+@click.option("--yaml", "form", flag_value="yaml", help="Print only the YAML of the source.")
 @click.option("--row", "form", flag_value="row", help="Print rows for seeds/cdc_tables.csv.")
-@click.option("--limit", default=RECORDS, show_default=True, help="Records to read at most.")
+@click.option("--limit", default=RECORDS, show_default=True, help="Maximum number of records read.")
 @click.option("--project-dir", type=_FOLDER, default=".", help="For a table: the dbt project.")
 @click.option("--profiles-dir", type=_FOLDER, help="For a table: the folder of profiles.yml.")
 @click.option("--target", help="For a table: the target of the profile.")
@@ -141,9 +148,10 @@ def describe(
     profiles_dir: Path | None,
     target: str | None,
 ) -> None:
-    """Recognizes the change format of a FILE (JSON, CSV, Parquet, gzip) or TABLE and declares it.
+    """Recognize the change format of a file or table and declare it.
 
-    Exit codes: 0 described, 1 no format fits, 2 it cannot be read.
+    A file is JSON, CSV or Parquet, also compressed with gzip. A table is SCHEMA.TABLE in the
+    warehouse of the dbt project. Exit codes: 0 described, 1 no format fits, 2 it cannot be read.
     """
     try:
         if Path(file_or_table).exists():
@@ -177,10 +185,10 @@ def describe(
 @_project_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(project_dir: Path, profiles_dir: Path | None, target: str | None, as_json: bool) -> None:
-    """Checks machine, installation, profile and project, and says how to fix what is wrong.
+    """Check the machine, the installation and the project.
 
-    No Spark is started, and dbt only parses the project. Exit codes: 0 no problem, perhaps
-    warnings, 1 a problem.
+    Each problem is shown with its remedy. Spark is not started, and dbt only parses the project.
+    Exit codes: 0 no problems, perhaps warnings, 1 at least one problem.
     """
     from dbt_spark_cdc import doctor as doctoring
 
@@ -206,10 +214,10 @@ def status(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Shows where each table stands: lag, unread rows, last run, quarantine, files.
+    """Show the lag, unread rows, last run and files of each table.
 
-    TABLE is a final table, a history or a source table. Nothing but Delta's logs and dbt's
-    artifacts is read: no Spark is started. Exit codes: 0 shown, 2 no such table or project.
+    TABLE is a final table, a history or a source table. The command reads only Delta's logs and
+    dbt's artifacts; Spark is not started. Exit codes: 0 shown, 2 no such table or project.
     """
     from dbt_spark_cdc import status as standing
     from dbt_spark_cdc.delta_table import UnreadableLog
@@ -235,10 +243,10 @@ def status(
 @click.option("--project-dir", type=_FOLDER, default=".", help="Folder of the dbt project.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_lineage(table: str | None, project_dir: Path, as_json: bool) -> None:
-    """Shows which columns each column of a table is derived from, and which are derived from it.
+    """Show where each column comes from, and where it is used.
 
     TABLE is a model, a snapshot, a seed or SOURCE.TABLE; without it, all tables are listed. The
-    artifacts of `dbt docs generate` are all that is read. Exit codes: 0 shown, 2 no such table,
+    command reads only the artifacts of `dbt docs generate`. Exit codes: 0 shown, 2 no such table,
     project or artifacts.
     """
     from dbt_spark_cdc import lineage
@@ -261,7 +269,7 @@ def show_lineage(table: str | None, project_dir: Path, as_json: bool) -> None:
 @main.command()
 @click.argument("table", shell_complete=_completed)
 @_project_options
-@click.option("--key", multiple=True, help="A row: its key, or COLUMN=VALUE for each key column.")
+@click.option("--key", multiple=True, help="Key of a row, or COLUMN=VALUE for each key column.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(
     table: str,
@@ -271,9 +279,11 @@ def explain(
     key: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Shows what the next build would read and write, and with --key why a row is as it is.
+    """Show what the next build would do, or how a row came about.
 
-    Without --key no Spark is started. Exit codes: 0 explained, 2 no such table, key or project.
+    Without --key the command shows what the next build would read and write; Spark is not started.
+    With --key it shows the events of the row and the effect of each. Exit codes: 0 explained, 2 no
+    such table, key or project.
     """
     from dbt_spark_cdc import explain as explaining
     from dbt_spark_cdc import status as standing
@@ -297,14 +307,14 @@ def explain(
 
 @main.command()
 @_project_options
-@click.option("--output", type=_FILE, help="The file. [default: target/cdc_report.html]")
+@click.option("--output", type=_FILE, help="File to write. [default: target/cdc_report.html]")
 def report(
     project_dir: Path, profiles_dir: Path | None, target: str | None, output: Path | None
 ) -> None:
-    """Writes one HTML file that shows what the runs did to each table over time.
+    """Write an HTML page that shows what the runs did to each table.
 
-    Its numbers are those of the ledger, of Delta's logs and of dbt's last build; no Spark is
-    started. Exit codes: 0 written, also after a build that failed, 2 no such project.
+    Its numbers come from the ledger, Delta's logs and dbt's last build; Spark is not started. Exit
+    codes: 0 written, also after a build that failed, 2 no such project.
     """
     from dbt_spark_cdc.report import write_report
 
@@ -316,8 +326,10 @@ def report(
 
 @main.command()
 @_project_options
-@click.option("--output", type=_FILE, help="Write to a file instead, whole or not at all.")
-@click.option("--otlp", is_flag=True, help="Send to OTEL_EXPORTER_OTLP_ENDPOINT instead.")
+@click.option("--output", type=_FILE, help="Write to this file, atomically, and print nothing.")
+@click.option(
+    "--otlp", is_flag=True, help="Send to OTEL_EXPORTER_OTLP_ENDPOINT, and print nothing."
+)
 def metrics(
     project_dir: Path,
     profiles_dir: Path | None,
@@ -325,11 +337,12 @@ def metrics(
     output: Path | None,
     otlp: bool,
 ) -> None:
-    """Prints the numbers of the report as Prometheus text, or sends them to OpenTelemetry.
+    """Print metrics for Prometheus, or send them to OpenTelemetry.
 
-    They are those of the ledger, of Delta's logs and of dbt's last build; no Spark is started.
-    --output and --otlp can go together. Exit codes: 0 done, also after a build that failed, 1 the
-    endpoint did not take them, 2 no such project, a file that cannot be written, or no packages.
+    The numbers come from the ledger, Delta's logs and dbt's last build; Spark is not started.
+    --output and --otlp can be combined. Exit codes: 0 done, also after a build that failed, 1 the
+    endpoint did not accept them, 2 no such project, a file that cannot be written, or a missing
+    Python package.
     """
     from dbt_spark_cdc import metrics as measuring
     from dbt_spark_cdc import status as standing
@@ -364,40 +377,42 @@ def _console() -> Console:
 
 @main.command()
 @_project_options
-@click.option("--vars", "variables", help="Variables of the project, as dbt takes them.")
-@click.option("--select", multiple=True, help="dbt selector; nothing else is built. Repeatable.")
+@click.option("--vars", "variables", help="Variables of the project, as for dbt.")
+@click.option(
+    "--select", multiple=True, help="Build only what this dbt selector names. Repeatable."
+)
 @click.option(
     "--first",
     multiple=True,
-    help="dbt selector of nodes to build before each check, such as landing models. Repeatable.",
+    help="dbt selector of nodes to build before each check, such as a landing model. Repeatable.",
 )
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=1.0,
     show_default=True,
-    help="Seconds until the next check of the source tables after one that found nothing new.",
+    help="Seconds to wait after a check of the source tables that found nothing new.",
 )
 @click.option(
     "--full-every",
     type=click.FloatRange(min=1),
     default=3600.0,
     show_default=True,
-    help="Seconds after which everything is built, with or without new data.",
+    help="Seconds between builds of everything, with or without new data.",
 )
 @click.option(
     "--most-failures",
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
-    help="Builds that may fail in a row before the command ends with exit code 1.",
+    help="Failed builds in a row after which the command ends with exit code 1.",
 )
 @click.option(
     "--at-once",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Source tables that one build takes on, the oldest build first; 0: all with new data.",
+    help="Maximum number of source tables in a build, least recently built first; 0 for no limit.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each build.")
 def watch(
@@ -413,13 +428,13 @@ def watch(
     at_once: int,
     as_json: bool,
 ) -> None:
-    """Builds what has new data, back to back, in one warm Spark session.
+    """Build tables as new data arrives, in one Spark session.
 
-    It builds everything once. From then on it looks at the declared source tables and runs `dbt
-    build` for those that have new commits or files: after a build at once, otherwise every
-    --interval seconds. A build that fails is tried again, after longer and longer pauses. Ctrl-C
-    and SIGTERM let the present build finish; a second Ctrl-C cancels it. Exit codes: 0 stopped, 1
-    too many failures, 2 bad input.
+    The first build covers everything. After that, the command checks the declared source tables
+    and runs `dbt build` for those with new commits or files. The next check follows at once after
+    a build, and otherwise after --interval seconds. A failed build is repeated after pauses that
+    grow. Ctrl-C and SIGTERM let the current build finish; a second Ctrl-C cancels it. Exit codes:
+    0 stopped, 1 too many failures, 2 bad input.
     """
     from dbt_spark_cdc import watch as watching
 

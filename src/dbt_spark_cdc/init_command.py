@@ -32,32 +32,44 @@ _BUILD = ("dbt deps", "dbt build")
 @click.argument("folder", type=_PATH, default=".")
 @click.option("--events", type=_PATH, help="File or folder of change events: JSON, CSV, Parquet.")
 @click.option("--ddl", type=_PATH, help="Schema dump of PostgreSQL or MySQL.")
-@click.option("--postgres", is_flag=True, help="The database that PGHOST, PGDATABASE, ... name.")
-@click.option("--table", default="", help="SCHEMA.TABLE of the warehouse that holds events.")
-@click.option("--raw-table", default="", help="SCHEMA.TABLE that will hold the events.")
 @click.option(
-    "--payload", default="", help="Column of --raw-table with the event's text. [default: value]"
+    "--postgres", is_flag=True, help="Tables of the PostgreSQL database in PGHOST, PGDATABASE, ..."
 )
-@click.option("--format", "format_name", default="", help="Change format, with --ddl, --postgres.")
+@click.option("--table", default="", help="Table of change events in a warehouse: SCHEMA.TABLE.")
+@click.option(
+    "--raw-table", default="", help="Table that something else fills with events: SCHEMA.TABLE."
+)
+@click.option(
+    "--payload", default="", help="Column of --raw-table with the event as text. [default: value]"
+)
+@click.option(
+    "--format", "format_name", default="", help="Change format; required with --ddl and --postgres."
+)
 @click.option("--only", multiple=True, help="Include this table only. Repeatable.")
-@click.option("--key", "keys", multiple=True, help="[TABLE=]COLUMN[,COLUMN], or none. Repeatable.")
-@click.option("--sequence-by", multiple=True, help="[TABLE=]EXPRESSION of the order. Repeatable.")
-@click.option("--operation", default="", help="Column of the flag, for the format flagged.")
-@click.option("--name", default="", help="Name of the project. [default: the folder's]")
-@click.option("--system", default="", help="Name of the dbt source. [default: as the events say]")
-@click.option("--schema", default="", help="Schema that dbt builds in. [default: the project's]")
+@click.option(
+    "--key", "keys", multiple=True, help="Key: [TABLE=]COLUMN[,COLUMN], or none. Repeatable."
+)
+@click.option(
+    "--sequence-by", multiple=True, help="Order of the events: [TABLE=]EXPRESSION. Repeatable."
+)
+@click.option("--operation", default="", help="Column with the operation, for the format flagged.")
+@click.option("--name", default="", help="Name of the project. [default: name of the folder]")
+@click.option("--system", default="", help="Name of the dbt source. [default: from the events]")
+@click.option(
+    "--schema", default="", help="Schema that dbt builds in. [default: name of the project]"
+)
 @click.option("--warehouse", default="", help="Folder of the tables. [default: warehouse]")
-@click.option("--package", default="", help="The dbt package: folder, git ADDRESS@TAG or URL.")
-@click.option("--limit", default=RECORDS, show_default=True, help="Records to read at most.")
+@click.option("--package", default="", help="The dbt package: a folder, git ADDRESS@TAG or URL.")
+@click.option("--limit", default=RECORDS, show_default=True, help="Maximum number of records read.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; print what would be written.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, and ask nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and ask no questions.")
 def init(format_name: str, dry_run: bool, as_json: bool, **options: Any) -> None:
-    """Writes a dbt project that builds, in FOLDER, from what describes your tables.
+    """Write a dbt project from events, a schema or a database.
 
-    It looks at one of: change events (--events), a schema dump (--ddl), a PostgreSQL database
-    (--postgres) or a table of events (--table). On a terminal it asks for what is missing. No file
-    that is there is overwritten. Exit codes: 0 written, 1 files are in the way, 2 a wrong answer;
-    after 1 and 2 nothing was written.
+    Name one input: change events (--events), a schema dump (--ddl), a PostgreSQL database
+    (--postgres) or a table of events (--table). On a terminal the command asks for what is missing.
+    It never overwrites a file. Exit codes: 0 written, 1 files are in the way, 2 a wrong or missing
+    answer; after 1 and 2 nothing was written.
     """
     answers = Answers(format=format_name, **options)
     asks = not as_json and is_terminal()

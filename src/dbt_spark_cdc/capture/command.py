@@ -22,41 +22,41 @@ _MIB = 1024 * 1024
 
 @click.group()
 def capture() -> None:
-    """Reads changes from a live database and lands them as files."""
+    """Capture the changes of a live database as files."""
 
 
 @capture.command()
-@click.option("--slot", required=True, help="Name of the replication slot; one for each folder.")
+@click.option("--slot", required=True, help="Name of the replication slot; one slot per folder.")
 @click.option(
     "--table",
     "tables",
     multiple=True,
-    help="SCHEMA.TABLE or 'SCHEMA.*' to capture. Repeatable.",
+    help="Table to capture: SCHEMA.TABLE or 'SCHEMA.*'. Repeatable.",
 )
 @click.option(
     "--into",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The landing folder.",
+    help="Landing folder.",
 )
-@click.option("--dsn", default="", help="Connection string without a password. [default: PG*]")
+@click.option("--dsn", default="", help="Connection string without a password. [default: from PG*]")
 @click.option("--snapshot", is_flag=True, help="Begin with the rows that the tables hold.")
 @click.option(
     "--create-slot", is_flag=True, help="Create the slot, and begin with the next change."
 )
 @click.option(
-    "--once", is_flag=True, help="End when the folder has what was committed at the start."
+    "--once", is_flag=True, help="Stop when everything committed before the start is captured."
 )
 @click.option(
     "--insert-only",
     multiple=True,
-    help="Table without a key whose rows are only inserted. Repeatable.",
+    help="Table without a key that only gets inserts. Repeatable.",
 )
 @click.option(
     "--folder-name",
     default="{table}",
     show_default=True,
-    help="Folder of a table; {schema} and {table} stand for its names.",
+    help="Folder of each table; {schema} and {table} stand for its names.",
 )
 @click.option("--gzip", "compressed", is_flag=True, help="Compress the files.")
 @click.option(
@@ -64,28 +64,28 @@ def capture() -> None:
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="Seconds that a change waits for others before its file is complete.",
+    help="Seconds that a file stays open for further changes.",
 )
 @click.option(
     "--file-size",
     type=click.IntRange(min=1),
     default=256,
     show_default=True,
-    help="MiB after which a file is complete, before compression.",
+    help="Size in MiB at which a file is completed, before compression.",
 )
 @click.option(
     "--status-every",
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="Seconds between two reports, and between two positions that are confirmed when idle.",
+    help="Seconds between reports, and between confirmed positions when idle.",
 )
 @click.option(
     "--retry-for",
     type=click.FloatRange(min=0),
     default=300.0,
     show_default=True,
-    help="Seconds to try again when the server is away or the disk is full; then exit code 1.",
+    help="Seconds to retry when the server is down or the disk is full; then exit code 1.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each report.")
 def postgres(
@@ -105,12 +105,12 @@ def postgres(
     retry_for: float,
     as_json: bool,
 ) -> None:
-    """Lands the changes of a PostgreSQL database continuously, each exactly once.
+    """Capture the changes of a PostgreSQL database.
 
-    It reads a logical replication slot of wal2json and writes the files that the landing model
-    loads. The slot's position is confirmed when the files are on the disk; a killed process goes on
-    where it was. Exit codes: 0 stopped, or --once is done, 1 gave up trying again, 2 something has
-    to be changed first, 3 the slot cannot give the next changes.
+    The command reads a logical replication slot of wal2json and writes the files that the landing
+    model loads, each change exactly once. It confirms the slot's position when the files are on
+    disk, so a killed process resumes where it stopped. Exit codes: 0 stopped, or --once is done, 1
+    gave up retrying, 2 something has to be changed first, 3 the slot cannot give the next changes.
     """
     problems = check(slot, tables, insert_only, folder_name, snapshot, create_slot)
     if problems:
