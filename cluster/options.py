@@ -58,7 +58,7 @@ class Options:
         named: dict[int, str] = {}
         for name, port in self.ports().items():
             if port not in PORTS:
-                yield f"--{name}-port {port} is no port from {PORTS[0]} to {PORTS[-1]}."
+                yield f"--{name}-port {port} is not a port from {PORTS[0]} to {PORTS[-1]}."
             elif port in named:
                 yield f"--{name}-port and --{named[port]}-port are both {port}."
             named.setdefault(port, name)
@@ -67,7 +67,7 @@ class Options:
         for name in ("connect_memory", "thrift_memory", "executor_memory"):
             value = getattr(self, name)
             if not MEMORY.fullmatch(value):
-                yield f"--{name.replace('_', '-')} {value!r} is no size such as 768m or 2g."
+                yield f"--{name.replace('_', '-')} {value!r} is not a size such as 768m or 2g."
 
     def checked(self) -> Options:
         """Returns these options.

@@ -95,7 +95,7 @@
             ~ " there is named in the final model's own `partition_by`.") -%}
     {%- else -%}
         {%- for name in d.partition_by if name in names or cdc._is_reserved(name) -%}
-            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that is there already."
+            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that exists already."
                 ~ " Choose another name.") -%}
         {%- endfor -%}
     {%- endif -%}
@@ -195,7 +195,7 @@
         {%- elif d.traits.columns -%}
             {%- do problems.append(at ~ "`encodings`: " ~ d.format ~ " reads typed columns. Remove it, or convert in a view.") -%}
         {%- elif encoding not in known -%}
-            {%- do problems.append(at ~ "`encodings`: " ~ encoding ~ " is no encoding of column `" ~ name ~ "` (" ~ types[name]
+            {%- do problems.append(at ~ "`encodings`: " ~ encoding ~ " is not an encoding of column `" ~ name ~ "` (" ~ types[name]
                 ~ "). " ~ ("Choose from " ~ (known | join(", ")) ~ "." if known else "Its type needs none: remove it.")) -%}
         {%- endif -%}
     {%- endfor -%}

@@ -51,7 +51,7 @@ where _cdc_latest = 1
 {% macro _refuse_as_of(reader, history, node, time, sequence) -%}
     {%- set problem = none -%}
     {%- if node is none or cdc._kind_of(node) != "history" -%}
-        {%- set problem = "asks what " ~ (node.name if node else history) ~ " was, which is no history. Name a snapshot with"
+        {%- set problem = "asks what " ~ (node.name if node else history) ~ " was, which is not a history. Name a snapshot with"
             ~ " `strategy: cdc.scd2`: `cdc.as_of(ref('<table>_history'), ..)`." -%}
     {%- elif (time is none) == (sequence is none) -%}
         {%- set problem = "asks what " ~ node.name ~ " was and names " ~ ("no point in time" if time is none else "two points in time")

@@ -43,7 +43,7 @@
     {%- endif -%}
     {%- for option, value in {"from_version": from_version, "to_version": to_version}.items()
         if value is not none and (value | string | int(-1) < 0) -%}
-        {%- do problems.append("has `" ~ option ~ "=" ~ value ~ "`, which is no commit version. Write a whole number.") -%}
+        {%- do problems.append("has `" ~ option ~ "=" ~ value ~ "`, which is not a commit version. Write a whole number.") -%}
     {%- endfor -%}
     {%- if reader.config.materialized == "incremental" -%}
         {%- if reader.config.get("incremental_strategy") != "merge" -%}

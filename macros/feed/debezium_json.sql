@@ -98,7 +98,7 @@ from events
     {%- if node is none -%}
         {%- do problems.append("writes the changes in " ~ name ~ ", which no model of this project builds." ~ remedy) -%}
     {%- elif cdc._kind_of(node) != "changelog" or node.depends_on.nodes | length != 1 -%}
-        {%- do problems.append("writes the changes in " ~ name ~ ", which is no changelog of a table." ~ remedy) -%}
+        {%- do problems.append("writes the changes in " ~ name ~ ", which is not a changelog of a table." ~ remedy) -%}
     {%- elif node.config.materialized not in ["incremental", "table"] -%}
         {%- do problems.append("writes the changes in " ~ name ~ ", which is materialized as " ~ node.config.materialized
             ~ ". Make it an incremental model: the events of a commit are complete in a table only.") -%}

@@ -41,8 +41,8 @@
     {%- set names = [given] if given is number else cdc._as_list(given) -%}
     {%- for name in names if name not in histories -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: the variable `cdc_rebuild` is `" ~ given ~ "`, and `" ~ name ~ "` is no history of this project. Use true, or one or more of "
-            ~ (histories | sort | join(", ")) ~ "."
+            "cdc: the variable `cdc_rebuild` is `" ~ given ~ "`, and `" ~ name
+            ~ "` is not a history of this project. Use true, or one or more of " ~ (histories | sort | join(", ")) ~ "."
         ) -%}
     {%- endfor -%}
     {{ return(node.name in names) }}

@@ -26,7 +26,7 @@
             ~ (subject.bases | map(attribute="name") | sort | join(", ")) ~ ".") -%}
     {%- endif -%}
     {%- if where is none or where is not string or not where.strip() -%}
-        {%- do problems.append("`where` " ~ ("is missing" if where is none else "is no text")
+        {%- do problems.append("`where` " ~ ("is missing" if where is none else "is not text")
             ~ ": the condition on the rows. For all rows, write `where: \"true\"` and `everything: true`.") -%}
     {%- endif -%}
     {%- for name, value in {"delete": delete, "everything": everything, "dry_run": dry_run}.items()
@@ -34,7 +34,7 @@
         {%- do problems.append("`" ~ name ~ "` is " ~ value ~ ". Write true or false.") -%}
     {%- endfor -%}
     {%- if reason is not none and reason is not string -%}
-        {%- do problems.append("`reason` is no text.") -%}
+        {%- do problems.append("`reason` is not text. Write a string.") -%}
     {%- endif -%}
     {%- if delete is sameas true and set is not none -%}
         {%- do problems.append("`delete` and `set` both say what becomes of the rows. Give one of them.") -%}
@@ -58,7 +58,7 @@
         {%- set column = columns.get(name | string | lower) -%}
         {%- set at = "`set`: `" ~ name ~ "` " -%}
         {%- if not column -%}
-            {%- do problems.append(at ~ "is no column that " ~ d.table ~ " declares. These are: "
+            {%- do problems.append(at ~ "is not a column that " ~ d.table ~ " declares. These are: "
                 ~ (d.columns | map(attribute="name") | reject("in", d.key_columns) | join(", ")) ~ ".") -%}
         {%- elif column.name in d.key_columns -%}
             {%- do problems.append(at ~ "is a key column, and a row with another key is another row. Change the key in the source.") -%}
@@ -94,7 +94,7 @@
     {%- endfor -%}
     {%- set wrong = cdc._query_problem("select 1" ~ rows ~ cdc._meeting(where)) -%}
     {%- if wrong -%}
-        {%- do problems.append("`where` is no condition on " ~ subject.named.name ~ columns ~ ". Spark says: " ~ wrong) -%}
+        {%- do problems.append("`where` is not a condition on " ~ subject.named.name ~ columns ~ ". Spark says: " ~ wrong) -%}
     {%- endif -%}
     {%- for given in amended.set if given.name | lower in there -%}
         {%- set at = "`set`: `" ~ given.name ~ "` (" ~ given.expression ~ ") " -%}
@@ -103,7 +103,8 @@
         {%- set type = none if wrong else cdc._column_types("select " ~ value ~ " as value" ~ rows).value -%}
         {%- do given.update({"given_type": type}) -%}
         {%- if wrong -%}
-            {%- do problems.append(at ~ "is no expression on a row of " ~ subject.named.name ~ columns ~ ". Spark says: " ~ wrong) -%}
+            {%- do problems.append(at ~ "is not an expression on a row of " ~ subject.named.name ~ columns ~ ". Spark says: "
+                ~ wrong) -%}
         {%- elif type != "void" -%}
             {%- set fitted = "try_cast(" ~ value ~ " as " ~ given.type ~ ")" -%}
             {%- set wrong = cdc._query_problem("select " ~ fitted ~ ", try_cast(" ~ fitted ~ " as " ~ type ~ ")" ~ rows) -%}

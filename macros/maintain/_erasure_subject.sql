@@ -35,7 +35,7 @@
     {%- endfor -%}
     {%- if not found or not found[0].declaration -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ table
-            ~ " is no history, final table or declared source table of this project."
+            ~ " is not a history, a final table or a declared source table of this project."
             ~ " These are: " ~ (names | sort | join(", ")) ~ ".") -%}
     {%- endif -%}
     {%- set named = found[0] -%}

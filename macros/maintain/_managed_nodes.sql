@@ -10,7 +10,7 @@
     {%- endfor -%}
     {%- if name is not none and not kept -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ name ~ " is no table that this package manages. These are: " ~ (names | sort | join(", ")) ~ "."
+            "cdc: " ~ name ~ " is not a table that this package manages. These are: " ~ (names | sort | join(", ")) ~ "."
         ) -%}
     {%- endif -%}
     {{ return(kept) }}

@@ -15,7 +15,7 @@
         {%- do problems.append(cdc._landing_problem(d, landed_files)) -%}
     {%- elif not adapter.has_local_log(d.relation) -%}
         {%- do problems.append(d.relation
-            ~ " is no Delta table on a disk of this machine, so that neither its rows nor its files can be"
+            ~ " is not a Delta table on a disk of this machine, so that neither its rows nor its files can be"
             ~ " removed here. Erase the person there first, by the means of that table, and name a raw table in Delta.") -%}
     {%- endif -%}
     {%- if d.bootstrap and d.keyless -%}
@@ -32,7 +32,7 @@
         {%- if cdc._is_iceberg(table.relation) -%}
             {%- do problems.extend(adapter.iceberg_erasure_problems(table.relation | string)) -%}
         {%- elif not adapter.has_local_log(table.relation | string) -%}
-            {%- do problems.append(table.name ~ " is no table of Delta or Iceberg on a disk of this machine.") -%}
+            {%- do problems.append(table.name ~ " is not a Delta or Iceberg table on a disk of this machine.") -%}
         {%- endif -%}
         {%- if table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
             and cdc._is_behind(table) -%}
@@ -82,7 +82,7 @@
     {%- if d.keyless -%}
         {{ return([d.table ~ " declares no keys. Say by `where` which rows are meant."]) }}
     {%- elif keys is string or keys is mapping or keys is not iterable or not keys -%}
-        {{ return(["`keys` is no list of keys. Write `keys: [1, 2]`, or a mapping of all key columns for each key."]) }}
+        {{ return(["`keys` is not a list of keys. Write `keys: [1, 2]`, or a mapping of all key columns for each key."]) }}
     {%- endif -%}
     {%- for key in keys -%}
         {%- set given = key.keys() | list if key is mapping else d.key_columns[:1] -%}
@@ -104,7 +104,7 @@
             {%- set column = (d.columns | selectattr("name", "in",
                 d.key_columns) | list)[loop.index0 % (d.key_columns | length)] -%}
             {%- if not fits -%}
-                {%- do problems.append("key " ~ (loop.index0 // (d.key_columns | length) + 1) ~ " of `keys` is no " ~ column.type
+                {%- do problems.append("key " ~ (loop.index0 // (d.key_columns | length) + 1) ~ " of `keys` is not a " ~ column.type
                     ~ ", the type of the key column " ~ column.name ~ ".") -%}
             {%- endif -%}
         {%- endfor -%}
@@ -119,7 +119,7 @@
     {%- set problem = adapter.query_problem("select 1 from " ~ rows ~ cdc._meeting(where)) -%}
     {%- if problem is not none -%}
         {%- set names = cdc._column_types("select * from " ~ rows).keys() | reject("in", ["_events"]) | list -%}
-        {{ return(["`where` is no condition on " ~ subject.named.name ~ ", whose columns are " ~ (names | join(", "))
+        {{ return(["`where` is not a condition on " ~ subject.named.name ~ ", whose columns are " ~ (names | join(", "))
             ~ ". Spark says: "
             ~ problem]) }}
     {%- endif -%}

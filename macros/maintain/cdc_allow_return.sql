@@ -29,7 +29,7 @@
             ~ " has no event time, and its position has several parts: nothing tells the new row's events from"
             ~ " those of the erased one. Declare `event_time`.") -%}
     {%- elif by == "_ts" and not run_query("select try_cast(" ~ cdc._literal(since) ~ " as timestamp) is not null").rows[0][0] -%}
-        {%- do problems.append("`since: " ~ since ~ "` is no time.") -%}
+        {%- do problems.append("`since: " ~ since ~ "` is not a time. Write a timestamp, such as 2026-01-31 08:00:00.") -%}
     {%- endif -%}
     {%- do cdc._refuse_operation("cdc_allow_return", table, problems) -%}
     {%- set list = cdc._erasures_of(d) -%}

@@ -20,7 +20,9 @@
         {%- set d = cdc._upstream_declaration(node) -%}
         {%- set relation = cdc._relation_of(node) -%}
         {%- if node.resource_type != "snapshot" -%}
-            {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " is no history. Name a snapshot with `strategy: cdc.scd2`.") -%}
+            {%- do exceptions.raise_compiler_error(
+                "cdc: " ~ node.name ~ " is not a history. Name a snapshot with `strategy: cdc.scd2`."
+            ) -%}
         {%- elif d.key_changes -%}
             {%- do log("cdc: " ~ node.name ~ " stays whole: rows that are followed through their keys are folded from all events", info=true) -%}
         {%- elif load_relation(relation) is not none -%}

@@ -80,7 +80,7 @@
     {%- endif -%}
     {%- if above and above.resource_type != "snapshot" -%}
         {%- if d is none or d.history -%}
-            {%- do problems.append(at ~ "it reads " ~ above.name ~ ", which is no history. Make a snapshot of it with"
+            {%- do problems.append(at ~ "it reads " ~ above.name ~ ", which is not a history. Make a snapshot of it with"
                 ~ " `strategy: cdc.scd2` and read that" ~ (", or declare `history: false` on " ~ d.table if d) ~ ".") -%}
         {%- endif -%}
         {%- if cdc._is_parquet(node) -%}

@@ -270,7 +270,7 @@
 {% macro _number(value, d=none) -%}
     {%- if value is not number -%}
         {%- set declared = d.table ~ ": `arrival` (" ~ d.arrival ~ ")" if d else "`arrival`" -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ declared ~ " gives `" ~ value ~ "`, which is no number. Declare a whole"
+        {%- do exceptions.raise_compiler_error("cdc: " ~ declared ~ " gives `" ~ value ~ "`, which is not a number. Declare a whole"
             ~ " number that grows with every row that arrives, for instance `cast(batch as bigint)`.") -%}
     {%- endif -%}
     {{ return(value | string) }}

@@ -114,7 +114,7 @@ def read_declaration(node: Node) -> tuple[Declared, list[str]]:
     """
     given = meta_of(node)[CHART]
     if not isinstance(given, Mapping):
-        return Declared(node["name"], "", ()), [f"`{CHART}` is no mapping. {EXAMPLE}"]
+        return Declared(node["name"], "", ()), [f"`{CHART}` is not a mapping. {EXAMPLE}"]
     problems = [
         f"`{CHART}` has an unknown option `{name}`. It takes {', '.join(OPTIONS)}."
         for name in given
@@ -191,10 +191,10 @@ def _fill(found: ModelChart, declared: Declared, rows: pa.Table) -> None:
             points[x][name] = value
     present = [value for one in points.values() for value in one.values()]
     if found.is_time and None in points:
-        problems.append(f"its column `{declared.x}` is NULL in some rows, which is no moment.")
+        problems.append(f"its column `{declared.x}` is NULL in some rows, which is not a time.")
     if any(value < 0 or not math.isfinite(value) for value in present):
         problems.append(
-            f"`{', '.join(declared.y)}` has values below zero or that are no finite number, which "
+            f"`{', '.join(declared.y)}` has values below zero or values that are not finite, which "
             "bars cannot show."
         )
     if twice:

@@ -171,7 +171,7 @@ def describe(
         named = sorted({change.table for change in found.changes})
         found.changes = [change for change in found.changes if change.table == only]
         if not found.changes:
-            _stop(f"No event is of {only}. There are {', '.join(named)}.")
+            _stop(f"No event is of {only}. The tables are {', '.join(named)}.")
         proposals = description.propose(sample, found, system)
     if form == "row":
         click.echo(description.csv_rows(proposals), nl=False)

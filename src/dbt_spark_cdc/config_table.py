@@ -313,8 +313,8 @@ class _Row:
             self._say(f"no `{cell}`. {way_out}")
         elif not words.is_identifier(name):
             self._say(
-                f"`{cell}` is `{name}`, which is no name. Use letters, digits and underscores, "
-                "and no digit first."
+                f"`{cell}` is `{name}`, which is not a valid name. Use letters, digits and "
+                "underscores, and no digit first."
             )
         return name
 
@@ -322,7 +322,7 @@ class _Row:
         names = words.split_list(self.cells[cell])
         for name in names:
             if not words.is_identifier(name):
-                self._say(f"`{cell}` holds `{name}`, which is no name of a dbt model.")
+                self._say(f"`{cell}` holds `{name}`, which is not a valid name of a dbt model.")
         return names
 
     def _truth(self, cell: str, default: bool) -> bool:
@@ -364,7 +364,7 @@ class _Row:
     def _check_column(self, column: Column, seen: set[str]) -> None:
         name = column.name
         if not name or words.NOT_IN_COLUMN.search(name):
-            self._say(f"`{name}` is no name of a column.")
+            self._say(f"`{name}` is not a valid column name.")
         if name.lower() in seen:
             self._say(f"column `{name}` is listed twice (Spark's names ignore case). Keep one.")
         if words.is_reserved(name):
@@ -426,7 +426,9 @@ class _Row:
         try:
             window = parse_one(f"rank() over ({text})", read="spark")
         except SqlglotError:
-            self._say(f"`rank_expression` is `{text}`, which is no window of Spark SQL.")
+            self._say(
+                f"`rank_expression` is `{text}`, which is not a window specification of Spark SQL."
+            )
             return []
         by = window.args.get("partition_by") or []
         if not all(isinstance(key, exp.Column) for key in by):
@@ -492,7 +494,7 @@ class _Row:
         except yaml.YAMLError:
             options = None
         if not isinstance(options, dict):
-            self._say(f"`options` is `{text}`, which is no YAML like {{name: value}}.")
+            self._say(f"`options` is `{text}`, which is not a YAML mapping like {{name: value}}.")
             return {}
         for name in options.keys() & declared.keys():
             self._say(f"`options` names `{name}`, which has a cell of its own. Keep one.")
@@ -542,7 +544,7 @@ class _Row:
         tags = [*words.split_list(self.cells["group"]), *words.split_list(self.cells["tags"])]
         for tag in tags:
             if not words.TAG.fullmatch(tag):
-                self._say(f"`{tag}` is no tag. Use letters, digits and . _ - : /")
+                self._say(f"`{tag}` is not a valid tag. Use letters, digits and . _ - : /")
         return list(dict.fromkeys(tags))
 
     def _freshness(self) -> dict[str, Any]:

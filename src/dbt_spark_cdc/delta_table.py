@@ -290,7 +290,7 @@ def _file_path(folder: Path, path: str) -> Path:
     if re.match(r"[a-z][a-z0-9+.-]*:", path):
         local = local_folder(path)
         if local is None:
-            raise UnreadableLog(f"{path} is on no disk of this machine.")
+            raise UnreadableLog(f"{path} is not on a disk of this machine.")
         return local
     return folder / unquote(path)
 

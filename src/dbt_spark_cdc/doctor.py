@@ -168,7 +168,7 @@ def _profile(root: Path, profiles: Path | None, target: str | None) -> Check:
     return Check(
         "profile",
         PROBLEM,
-        f"{finding}, which is no Spark",
+        f"{finding}, which is not a Spark adapter",
         "Make it `type: sparkcdc` with a `schema`, or name another with --target.",
     )
 
@@ -198,7 +198,7 @@ def _memory(parameters: Mapping[str, str]) -> Check:
         return Check(
             "memory",
             PROBLEM,
-            f"spark.driver.memory is {asked}, which is no size",
+            f"spark.driver.memory is {asked}, which is not a size",
             "Write a number with a unit, such as 4g, or leave it out.",
         )
     finding = f"{_gib(driver)} for Java of {_gib(machine)} that this process may use"
@@ -236,7 +236,7 @@ def _paths(creds: SparkCdcCredentials) -> Iterator[Check]:
             yield Check(
                 name,
                 PROBLEM,
-                f"{path}: {there} is no folder",
+                f"{path}: {there} is not a folder",
                 f"Name another folder in the profile, or move {there} away.",
             )
         elif not os.access(there, os.W_OK):
@@ -447,7 +447,7 @@ def _validated(manifest: Any) -> Check:
             "Correct `meta.cdc` of the source tables, as each line of the finding says.",
         )
     if declared:
-        return Check("declarations", OK, f"{declared} source tables, all without fault")
+        return Check("declarations", OK, f"{declared} source tables, no problems")
     return Check(
         "declarations",
         WARNING,

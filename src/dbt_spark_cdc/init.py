@@ -140,7 +140,7 @@ def _settled(
 
 
 def _there_are(names: Sequence[str]) -> str:
-    return f"There are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
+    return f"The tables are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
 
 
 def _by_table(
@@ -189,7 +189,7 @@ def _complete(
     wrong = [key for key in declaration["keys"] if key not in names]
     if wrong or not (declaration["keys"] or named):
         said = (
-            f"{', '.join(wrong)} is no column of {config.table}."
+            f"{', '.join(wrong)} is not a column of {config.table}."
             if wrong
             else f"no key of {config.table} can be found."
         )

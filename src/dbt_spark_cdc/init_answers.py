@@ -125,14 +125,16 @@ def _wrong_names(answers: Answers) -> Iterator[Problem]:
         given = "" if answers.name else ", from the folder's name,"
         yield Problem(
             "--name",
-            f"`{name}`{given} is no name of a dbt project. Use letters, digits and underscores, no "
-            f"digit first, and none of {', '.join(_RESERVED_NAMES)}, which are packages.",
+            f"`{name}`{given} is not a valid name of a dbt project. Use letters, digits and "
+            "underscores, no digit first, and none of "
+            f"{', '.join(_RESERVED_NAMES)}, which are packages.",
         )
     for option, given in (("--system", answers.system), ("--schema", answers.schema)):
         if given and not words.is_identifier(given):
             yield Problem(
                 option,
-                f"`{given}` is no name. Use letters, digits and underscores, and no digit first.",
+                f"`{given}` is not a valid name. Use letters, digits and underscores, and no digit "
+                "first.",
             )
 
 
@@ -153,8 +155,8 @@ def _wrong_options(answers: Answers) -> Iterator[Problem]:
     if answers.raw_table and not _RELATION.fullmatch(answers.raw_table):
         yield Problem(
             "--raw-table",
-            f"`{answers.raw_table}` is no table. Write SCHEMA.TABLE; {{table}} stands for the "
-            "name of each table.",
+            f"`{answers.raw_table}` is not a table name. Write SCHEMA.TABLE; {{table}} stands for "
+            "the name of each table.",
         )
     if answers.raw_table and answers.table:
         yield Problem("--raw-table", "--table names the raw table already. Leave --raw-table out.")
@@ -163,11 +165,11 @@ def _wrong_options(answers: Answers) -> Iterator[Problem]:
             "--payload", "it names a column of --raw-table, which is not given. Name both, or none."
         )
     if answers.table and not re.fullmatch(r"\w+\.\w+", answers.table):
-        yield Problem("--table", f"`{answers.table}` is no table. Write SCHEMA.TABLE.")
+        yield Problem("--table", f"`{answers.table}` is not a table name. Write SCHEMA.TABLE.")
     if answers.table and not warehouse_of(answers).is_dir():
         yield Problem(
             "--warehouse",
-            f"{warehouse_of(answers)} is no folder. Name the folder that holds the table "
+            f"{warehouse_of(answers)} is not a folder. Name the folder that holds the table "
             f"{answers.table}: `warehouse` of the profile that wrote it.",
         )
     if "://" in answers.warehouse:

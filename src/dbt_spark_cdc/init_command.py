@@ -79,7 +79,7 @@ def init(format_name: str, dry_run: bool, as_json: bool, **options: Any) -> None
         _refuse(exc.problems, as_json)
     if conflicts := project.conflicts():
         _refuse(
-            [Problem("FOLDER", f"{project.folder / path} is there already") for path in conflicts],
+            [Problem("FOLDER", f"{project.folder / path} already exists") for path in conflicts],
             as_json,
             code=1,
             closing="Move them away, or name another folder.",

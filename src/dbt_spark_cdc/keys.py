@@ -186,7 +186,7 @@ def _refuse_odd_columns(events: DataFrame, keys: list[str]) -> None:
     if not keys:
         problems.append(f"has no column {OLD}<key> beside a column <key>: no key can change")
     if "_event_id" in events.columns and events.schema["_event_id"].dataType != LongType():
-        problems.append("has an _event_id that is no bigint")
+        problems.append("has an _event_id that is not a bigint")
     if problems:
         raise ValueError(f"The frame of events {', and '.join(problems)}.")
 

@@ -422,7 +422,7 @@ def _of_query(sql: str, types: Mapping[str, str], known: _Catalog) -> Iterator[C
     )
     scope = build_scope(query)
     if scope is None or not isinstance(scope.expression, exp.Query):
-        raise ValueError("it is no query.")
+        raise ValueError("it is not a query.")
     selected = {column.lower(): column for column in scope.expression.named_selects}
     # A table that was not built yet has only the columns of its query.
     return iter(

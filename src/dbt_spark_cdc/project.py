@@ -189,7 +189,7 @@ class Project:
             node: A source of the manifest.
 
         Returns:
-            None where it names none, or one that is on no disk of this machine.
+            None where it names none, or one that is not on a disk of this machine.
         """
         location = (node.get("external") or {}).get("location")
         if not location:
@@ -258,7 +258,7 @@ class Project:
         hint = (
             f"Did you mean {' or '.join(near)}?"
             if near
-            else f"There are {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+            else f"Its tables are {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
         )
         raise BadProject(f"No table of this project is called {name}. {hint}")
 

@@ -247,8 +247,8 @@ def _json(file: Path, text: str, limit: int) -> Sample:
     records = list(itertools.islice(_values(text), limit))
     if not records:
         raise Unreadable(
-            f"{file} begins like JSON and is none: {_json_fault(text)}. Write one event a line, or "
-            "an array of events."
+            f"{file} begins like JSON but is not valid JSON: {_json_fault(text)}. Write one event "
+            "per line, or an array of events."
         )
     by_line = len(lines) == len(records) and text.lstrip()[0] != "["
     if not by_line:
@@ -297,7 +297,7 @@ def _csv(file: Path, text: str, limit: int) -> Sample:
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]
     except csv.Error as exc:
-        raise Unreadable(f"{file} is no sound CSV: {exc}.") from exc
+        raise Unreadable(f"{file} is not valid CSV: {exc}.") from exc
     notes = []
     headed = rows[0][0].strip() not in _FLAGS
     if not headed:

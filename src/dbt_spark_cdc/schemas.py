@@ -146,7 +146,7 @@ def read_ddl(path: Path) -> list[TableSchema]:
             )
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is no text in UTF-8"
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
         raise Unreadable(f"{path} cannot be read: {reason}.") from exc
     if not text.strip():
         raise Unreadable(f"{path} is empty. Name a dump that holds CREATE TABLE statements.")
@@ -170,8 +170,9 @@ def read_ddl(path: Path) -> list[TableSchema]:
             faults.append(f"{' '.join(statement.split())[:60]} ...: {str(exc).splitlines()[0]}")
     if faults:
         raise Unreadable(
-            f"{path} holds statements that are no SQL of {'MySQL' if mysql else 'PostgreSQL'}. "
-            "Correct or remove them:\n    " + "\n    ".join(faults)
+            f"{path} holds statements that are not valid SQL of "
+            f"{'MySQL' if mysql else 'PostgreSQL'}. Correct or remove them:\n    "
+            + "\n    ".join(faults)
         )
     if not tables:
         raise Unreadable(

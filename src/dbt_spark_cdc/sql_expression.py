@@ -78,14 +78,14 @@ def fault(sql: str, *, subquery: bool = False) -> str | None:
         # In a SELECT, so that what ends the expression early does not pass as one.
         select = parse_one(f"select {sql}\n", read="spark")
     except (SqlglotError, RecursionError) as exc:
-        return f"it is no Spark SQL ({_first_line(exc)})"
+        return f"it is not valid Spark SQL ({_first_line(exc)})"
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         return "it is more than one expression"
     if any(value for part, value in select.args.items() if part != "expressions"):
         return "it is more than an expression"
     expression = select.expressions[0]
     if isinstance(expression, exp.Alias):
-        return f"it is no Spark SQL (`{expression.alias}` is one word too many)"
+        return f"it is not valid Spark SQL (`{expression.alias}` is one word too many)"
     if any(node.comments for node in select.walk()):
         return "it holds a comment, which would hide what comes after it"
     return _not_of_the_row(expression, subquery)

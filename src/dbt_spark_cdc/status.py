@@ -56,7 +56,7 @@ class Stored:
 
     Attributes:
         node: The node.
-        folder: Where it is; None where it is on no disk of this machine.
+        folder: Where it is; None where it is not on a disk of this machine.
         table: What its log says; None where there is no table.
         problem: Why the log could not be read.
     """
@@ -202,7 +202,7 @@ class Logs:
             return Stored(node, None, None, f"{reason} {self._project.ledger_name} instead")
         folder = self._project.folder(node)
         if folder is None:
-            reason = self._project.elsewhere or "its location_root is on no disk of this machine"
+            reason = self._project.elsewhere or "its location_root is not on a disk of this machine"
             return Stored(node, None, None, reason)
         if folder not in self._known:
             try:

@@ -320,7 +320,7 @@ def read_settings(
     if schemas is not None and schemas.connection == name:
         wrong.append(
             f"registry: its connection is {name}, as Kafka's: give them names of their own, since"
-            " settings of one are none of the other"
+            " the settings of one do not apply to the other"
         )
     settings = Settings(
         wanted, str(raw_table), since, offsets, most, frozenset(accepted), name, schemas

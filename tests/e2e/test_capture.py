@@ -280,7 +280,7 @@ def test_what_has_to_be_changed_first_is_named(database: Database) -> None:
     assert "is of test_decoding, not of wal2json" in database.capture(code=2)
     connection.execute(f"select pg_drop_replication_slot('{SLOT}')")
     connection.execute(f"select pg_create_logical_replication_slot('{SLOT}', 'wal2json')")
-    assert "is there already, so a snapshot would not fit" in database.capture("--snapshot", code=2)
+    assert "already exists, so a snapshot would not fit" in database.capture("--snapshot", code=2)
     secret = database.capture("--dsn", "host=x password=hunter2", code=2)
     assert "--dsn holds a password" in secret and "hunter2" not in secret
     assert database.state() == {}

@@ -45,10 +45,10 @@ def test_all_that_is_wrong_with_options_is_told_at_once() -> None:
     with pytest.raises(Problem) as error:
         options.checked()
     for told in (
-        "--master-port 80 is no port",
+        "--master-port 80 is not a port",
         "--thrift-port and --connect-port are both 10000",
         "--workers 0 is not from 1 to 16",
-        "--executor-memory 'lots' is no size",
+        "--executor-memory 'lots' is not a size",
     ):
         assert told in str(error.value)
     assert Options().checked() == Options()

@@ -25,7 +25,7 @@ def parse_lsn(text: str) -> int:
     """
     found = _LSN.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no position in PostgreSQL's log")
+        raise ValueError(f"{text!r} is not a position in PostgreSQL's log")
     return int(found[1], 16) << 32 | int(found[2], 16)
 
 
@@ -38,7 +38,7 @@ def microseconds(text: str) -> int:
     """Returns the microseconds from 2000 to a time that PostgreSQL prints in UTC."""
     found = _TIME.fullmatch(text)
     if not found:
-        raise ValueError(f"{text!r} is no time in UTC")
+        raise ValueError(f"{text!r} is not a time in UTC")
     whole = datetime.fromisoformat(f"{found[1]}+00:00")
     return (whole - POSTGRES_EPOCH) // _MICROSECOND + int((found[2] or "0").ljust(6, "0"))
 

@@ -282,7 +282,7 @@ def check_database(connection: psycopg.Connection, options: Options) -> list[Tab
                 f"partitions. Name these, or '{wanted.schema}.*'."
             )
         elif kind[0] != "r":
-            problems.append(f"--table {wanted}: it is no table, so its changes are not logged.")
+            problems.append(f"--table {wanted}: it is not a table, so its changes are not logged.")
         elif kind[1] != "p":
             problems.append(f"--table {wanted}: it is not logged (unlogged or temporary).")
     for table in tables:
@@ -368,7 +368,7 @@ def next_step(
             )
         if options.snapshot and slot and not state:
             raise Misconfigured(
-                f"The slot {name} is there already, so a snapshot would not fit its position. "
+                f"The slot {name} already exists, so a snapshot would not fit its position. "
                 f"Drop it (select pg_drop_replication_slot('{name}')), name another, or leave out "
                 "--snapshot."
             )

@@ -93,8 +93,11 @@ class TestDeclarations(Declarations):
             ("typed", "`source_table`: events of delta_cdf do not name their table. Use `where`."),
             ("options", "`operation` belongs to the format flagged; maxwell carries its operation"),
             ("options", "`old_key` belongs to the format debezium. Remove it."),
-            ("options", "`encodings`: base64 is no encoding of column `at` (timestamp). Choose"),
-            ("options", "`encodings`: hex is no encoding of column `name` (string). Its type"),
+            (
+                "options",
+                "`encodings`: base64 is not an encoding of column `at` (timestamp). Choose",
+            ),
+            ("options", "`encodings`: hex is not an encoding of column `name` (string). Its type"),
             ("options", "`encodings` names the column `nr`, which is not declared."),
             (
                 "messages",

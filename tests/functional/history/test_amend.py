@@ -175,7 +175,7 @@ class TestAmend:
             "`where` is missing",
             "`everything` is yes",
             "`id` is a key column",
-            "`town` is no column",
+            "`town` is not a column",
             "`city` has no expression",
             "`CITY` is there twice",
         )
@@ -211,11 +211,11 @@ class TestAmend:
         }
         self.refused(
             {"table": "people_final", "where": "contry = 'XX'", "set": wrong},
-            "`where` is no condition on people_final, whose columns are id, ",
-            "`town` (upper() is no expression",
+            "`where` is not a condition on people_final, whose columns are id, ",
+            "`town` (upper() is not an expression",
             "`points` (date '2026-01-01') is a date, and the column is a decimal(8,2)",
-            "`country` (max(country)) is no expression",
-            "`note` (explode(array('a', 'b'))) is no expression",
+            "`country` (max(country)) is not an expression",
+            "`note` (explode(array('a', 'b'))) is not an expression",
         )
         assert rows(self.project, recorded) == before
 

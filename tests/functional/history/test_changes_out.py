@@ -68,7 +68,7 @@ REFUSED = {
     "bounded": ("merge", "cdc.changelog(ref('changes_final'), to_version=3)", "Remove it"),
     "unkeyed": ("table", "cdc.changelog(ref('as_of_all'))", "no `unique_key`"),
     "no_version": ("table", "cdc.changelog(ref('changes_final'), 'x')", "no commit version"),
-    "of_current": ("table", "cdc.as_of(ref('changes_final'), sequence=1)", "is no history"),
+    "of_current": ("table", "cdc.as_of(ref('changes_final'), sequence=1)", "is not a history"),
     "at_no_time": ("table", "cdc.as_of(ref('changes_history'))", "names no point in time"),
     "untimed": ("table", "cdc.as_of(ref('changes_history'), '2026-01-01')", "no event time"),
 }
@@ -316,7 +316,7 @@ class TestChangesOut(Changes):
         refused = {
             "changes_history": "has nothing of a run",
             "changes_final": "is made of its history",
-            "raw": "is no table that this package manages",
+            "raw": "is not a table that this package manages",
         }
         for name, words in refused.items():
             assert words in self.refusal("cdc_rewind", table=name, run=undone)

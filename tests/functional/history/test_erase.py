@@ -47,14 +47,14 @@ PERSON = "email like 'seven%'"
 CONDITIONS = [
     (
         {"table": "people_final", "where": "email like 'seven"},
-        "is no condition on people_final, whose columns are id, email",
+        "is not a condition on people_final, whose columns are id, email",
     ),
     ({"table": "people_final", "where": "id > 0"}, "holds for all 60 rows"),
     ({"table": "people_final", "where": "id = 4711"}, "no row of people_final"),
 ]
 ARGUMENTS = [
-    ({"table": "nowhere", "where": PERSON}, "nowhere is no history"),
-    ({"table": "people_final", "keys": [1, "x"]}, "key 2 of `keys` is no bigint"),
+    ({"table": "nowhere", "where": PERSON}, "nowhere is not a history"),
+    ({"table": "people_final", "keys": [1, "x"]}, "key 2 of `keys` is not a bigint"),
     ({"table": "people_final", "keys": [1], "where": "id = 1"}, "Give one of them"),
     ({"where": "id = 1"}, "needs a `table`"),
 ]
@@ -287,7 +287,7 @@ class TestErase:
         refused = self.operate(
             "cdc_allow_return", passes=False, table="app.people", keys=8, since="x"
         )
-        assert "`since: x` is no time" in refused and "`keys` is no list of keys" in refused
+        assert "`since: x` is not a time" in refused and "`keys` is not a list of keys" in refused
         since = {"table": "app.people", "keys": [7], "since": "2026-02-01"}
         self.operate("cdc_allow_return", **since, dry_run=False)
         self.arrive(

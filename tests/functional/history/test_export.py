@@ -131,7 +131,7 @@ models:
 
 # What is refused, and words of the message.
 REFUSED = {
-    "of_a_table": ("cdc.debezium_json(ref('things'))", "which is no changelog"),
+    "of_a_table": ("cdc.debezium_json(ref('things'))", "which is not a changelog"),
     "of_a_view": ("cdc.debezium_json(ref('things_view'))", "materialized as view"),
     "mistaken": ("cdc.debezium_json(ref('things_changes'), tombstones='x')", "`true` or `false`"),
 }

@@ -104,7 +104,7 @@ class TestRebuild:
         for part in ("would remove 2 of its 4 versions", "from 2: app.kept", "cdc_rebuild"):
             assert part in failed["kept_history"]
         failed = self.build(*select, "--vars", "{cdc_rebuild: [keept]}")
-        assert "`keept` is no history of this project" in failed["kept_history"]
+        assert "`keept` is not a history of this project" in failed["kept_history"]
         failed = self.build(*select, "--vars", "{cdc_rebuild: protected_history}")
         assert "would remove 2" in failed["kept_history"]
         for name in ("kept", "protected"):

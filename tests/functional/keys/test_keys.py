@@ -287,7 +287,9 @@ def test_dbt_model(spark: Any, tmp_path: Path) -> None:
 
 def test_refuses_events_that_are_not_canonical(spark: Any) -> None:
     frame = spark.sql("select 1 as id, 'I' as _op, 1 as _seq, 'x' as _event_id")
-    with pytest.raises(ValueError, match="no key can change, and has an _event_id that is no big"):
+    with pytest.raises(
+        ValueError, match="no key can change, and has an _event_id that is not a big"
+    ):
         resolve(frame)
     with pytest.raises(ValueError, match="has no column _old_id"):
         resolve(frame, keys=["id"])

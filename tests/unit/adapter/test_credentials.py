@@ -30,7 +30,7 @@ def test_only_a_schema_is_needed() -> None:
         ({"warehouse": "s3://lake/w"}, r"Write `warehouse: s3a://lake/w`"),
         ({"warehouse": "s3a:/lake/w"}, "Add `metastore: <folder>`"),
         ({"warehouse": "s3a://key:hush@lake/w", "metastore": "m"}, "of scheme s3a with a key"),
-        ({"warehouse": "file://far/w"}, "on no disk of this machine"),
+        ({"warehouse": "file://far/w"}, "not on a disk of this machine"),
         ({"warehouse": "s3a://lake/w"}, "Add `metastore: <folder>`"),
         (
             {"metastore": "m", "server_side_parameters": {"spark.hadoop.hive.metastore.uris": "x"}},

@@ -105,7 +105,7 @@ def test_names_of_users_are_text(shop: Path) -> None:
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
-        ("at", ["`cdc_chart` is no mapping."]),
+        ("at", ["`cdc_chart` is not a mapping."]),
         ({}, ["`cdc_chart` has no `x`.", "`cdc_chart` has no `y`."]),
         (
             {"x": 1, "y": [], "kind": "pie", "title": ""},
@@ -146,9 +146,9 @@ def test_columns_that_are_not_there_are_reported_together(shop: Path) -> None:
     [
         ({"x": ["a"], "y": ["1"]}, "its column `y` holds string, and `y` needs numbers"),
         ({"x": ["a"], "y": [-1]}, "values below zero"),
-        ({"x": ["a"], "y": [float("nan")]}, "no finite number"),
+        ({"x": ["a"], "y": [float("nan")]}, "not finite"),
         ({"x": ["a", "a"], "y": [1, None]}, "several rows for the same `x`, for instance a."),
-        ({"x": [date(2026, 1, 1), None], "y": [1, 1]}, "NULL in some rows, which is no moment"),
+        ({"x": [date(2026, 1, 1), None], "y": [1, 1]}, "NULL in some rows, which is not a time"),
         ({"x": [f"{n}" for n in range(41)], "y": [1] * 41}, "has 41 values, and a chart shows"),
         ({"x": ["a"] * 10_001, "y": [1] * 10_001}, "it has 10,001 rows"),
     ],

@@ -509,7 +509,7 @@ def test_many_tables_in_one_file_are_told_apart(tmp_path):
     named = {t["name"]: t["config"]["meta"]["cdc"]["source_table"] for t in source["tables"]}
     assert named == {"items": "shop.items", "carts": "shop.carts"}
     assert declared(path, "--table", "shop.carts", "--system", "web")["source"] == "web"
-    assert "There are shop.carts, shop.items" in run(path, "--table", "none", code=2)
+    assert "The tables are shop.carts, shop.items" in run(path, "--table", "none", code=2)
     assert "and so for the other 1" in run(path)
 
 
@@ -650,7 +650,7 @@ def test_a_text_may_hold_unicodes_ends_of_lines(tmp_path):
         ("op,id\nI,größe\n".encode("latin-1"), "text in UTF-8 (byte 10)"),
         (b"hello\nworld\n", "neither Parquet, JSON nor CSV"),
         (b"\x00\x01\x02,\x00", "neither Parquet, JSON nor CSV"),
-        (b"{not json}\n", "begins like JSON and is none"),
+        (b"{not json}\n", "begins like JSON but is not valid JSON"),
         (b"op,id\n", "holds no records"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_good_project_and_its_faults_without_spark(project: Path) -> None:
     found = checks(project, code=0)
     told = {name: check["finding"] for name, check in found.items() if check["status"] != "ok"}
     assert not set(told) - {"disk", "jars", "memory", "package"}, told
-    assert found["declarations"]["finding"] == "1 source tables, all without fault"
+    assert found["declarations"]["finding"] == "1 source tables, no problems"
 
     path = project / "models" / "sources.yml"
     path.write_text(SOURCE.replace("format: flagged", "format: flaged"))
@@ -122,7 +122,7 @@ def test_a_resolver_in_iceberg_is_refused(project: Path, more: str) -> None:
     assert 'Write `file_format="delta"`' in finding
 
     (models / "orders_keys.py").write_text(RESOLVER % ', file_format="delta"')
-    assert "without fault" in checks(project)["declarations"]["finding"]
+    assert "no problems" in checks(project)["declarations"]["finding"]
 
 
 def wiring(folder: Path, settings: str) -> dict[str, doctor.Check]:

@@ -434,7 +434,7 @@ def test_it_asks_for_the_order(folder: Path) -> None:
 def test_an_answer_that_is_wrong_is_refused_and_not_asked_again(folder: Path) -> None:
     ran = invoke("shop", typed="ddl\ndump.sql\nmine\nwal2json_v2\nnothing\n")
     assert ran.exit_code == 2
-    assert "nothing is no column of log" in ran.stderr
+    assert "nothing is not a column of log" in ran.stderr
 
 
 def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
@@ -467,28 +467,28 @@ def write(path: Path, text: str) -> str:
         (["--events", "wal.jsonl", "--format", "x"], ["--format: unknown format `x`. The formats"]),
         (["--events", "keyless.csv"], ["--key: no key of keyless can be found", "keyless=none"]),
         (["--events", "bare.csv"], ["--sequence-by: nothing shows what orders the events of bare"]),
-        (["--events", "wal.jsonl", "--key", "no"], ["--key: no is no column of customers"]),
+        (["--events", "wal.jsonl", "--key", "no"], ["--key: no is not a column of customers"]),
         (
             ["--events", "wal.jsonl", "--key", "x=id"],
-            ["--key: there is no table x. There are cust"],
+            ["--key: there is no table x. The tables are cust"],
         ),
         (
             ["--events", "wal.jsonl", "--only", "x"],
-            ["--only: there is no table x. There are shop."],
+            ["--only: there is no table x. The tables are shop."],
         ),
         (
             ["--events", "wal.jsonl", "--sequence-by", "max(id)"],
             ["--sequence-by: `max(id)`: it is"],
         ),
-        (["--events", "wal.jsonl", "--name", "my-shop"], ["--name: `my-shop` is no name of a dbt"]),
-        (["--events", "wal.jsonl", "--name", "cdc"], ["--name: `cdc` is no name of a dbt project"]),
-        (["--events", "wal.jsonl", "--schema", "a b"], ["--schema: `a b` is no name"]),
-        (["--events", "wal.jsonl", "--system", "1"], ["--system: `1` is no name"]),
+        (["--events", "wal.jsonl", "--name", "my-shop"], ["--name: `my-shop` is not a valid name"]),
+        (["--events", "wal.jsonl", "--name", "cdc"], ["--name: `cdc` is not a valid name of"]),
+        (["--events", "wal.jsonl", "--schema", "a b"], ["--schema: `a b` is not a valid name"]),
+        (["--events", "wal.jsonl", "--system", "1"], ["--system: `1` is not a valid name"]),
         (
             ["--events", "wal.jsonl", "--payload", "p"],
             ["--payload: it names a column of --raw-tab"],
         ),
-        (["--events", "wal.jsonl", "--raw-table", "t"], ["--raw-table: `t` is no table. Write"]),
+        (["--events", "wal.jsonl", "--raw-table", "t"], ["--raw-table: `t` is not a table name"]),
         (["--events", "wal.jsonl", "--package", "gone"], ["--package: gone holds no dbt package"]),
         (
             ["--events", "wal.jsonl", "--package", "https://h.example/x.git"],
@@ -505,7 +505,10 @@ def write(path: Path, text: str) -> str:
         ),
         (["--ddl", "gone.sql", "--format", "canal"], ["--ddl: gone.sql cannot be read"]),
         (["--ddl", "empty.csv", "--format", "canal"], ["--ddl: empty.csv is empty"]),
-        (["--ddl", "bad.sql", "--format", "canal"], ["statements that are no SQL", "t (a int,"]),
+        (
+            ["--ddl", "bad.sql", "--format", "canal"],
+            ["statements that are not valid SQL", "t (a int,"],
+        ),
         (["--ddl", "words.txt", "--format", "canal"], ["--ddl: words.txt holds no CREATE TABLE"]),
         (["--ddl", "dump.sql"], ["--format: --ddl shows tables and not how their changes look"]),
         (["--ddl", "dump.sql", "--format", "x"], ["--format: unknown format `x`"]),
@@ -518,8 +521,8 @@ def write(path: Path, text: str) -> str:
             ["--raw-table: `a.b` is one table for 3 tables"],
         ),
         (["--ddl", "dump.sql", "--format", "maxwell"], ["--key: no key of log can be found"]),
-        (["--table", "items"], ["--table: `items` is no table. Write SCHEMA.TABLE"]),
-        (["--table", "a.items"], ["--warehouse: ", "warehouse is no folder", "a.items"]),
+        (["--table", "items"], ["--table: `items` is not a table name. Write SCHEMA.TABLE"]),
+        (["--table", "a.items"], ["--warehouse: ", "warehouse is not a folder", "a.items"]),
         (["--postgres", "--format", "canal"], ["--postgres connects as", "Set PGHOST, PGDATABASE"]),
     ],
 )
@@ -571,8 +574,8 @@ def test_no_file_is_overwritten_and_all_are_named(folder: Path) -> None:
     write(folder / "shop/.gitignore", "mine")
     write(folder / "shop/.github/workflows/dbt.yml", "mine")
     said = refused("--events", "wal.jsonl", code=1)
-    assert "shop/.gitignore is there already" in said
-    assert "shop/.github/workflows/dbt.yml is there already" in said
+    assert "shop/.gitignore already exists" in said
+    assert "shop/.github/workflows/dbt.yml already exists" in said
     assert (folder / "shop/.gitignore").read_text() == "mine"
 
 

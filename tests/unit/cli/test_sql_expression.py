@@ -28,9 +28,9 @@ def test_what_is_computed_from_one_row_will_do(sql):
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("year(", "no Spark SQL"),
-        ("a = ", "no Spark SQL"),
-        ("'open", "no Spark SQL"),
+        ("year(", "not valid Spark SQL"),
+        ("a = ", "not valid Spark SQL"),
+        ("'open", "not valid Spark SQL"),
         ("created at", "`at` is one word too many"),
         ("a, b", "more than one expression"),
         ("1; drop table x", "more than one expression"),

@@ -236,7 +236,7 @@ def test_a_damaged_log_is_told_and_the_other_tables_are_shown(shop: Path) -> Non
 
 def test_an_unknown_table_is_refused_with_near_names(shop: Path) -> None:
     assert "Did you mean orders" in run(shop, "oders", code=2)
-    assert "There are orders, stock." in run(shop, "xyzzy", code=2)
+    assert "Its tables are orders, stock." in run(shop, "xyzzy", code=2)
     # The raw table's name is no table's.
     assert "No table" in run(shop, "Shop", code=2)
 

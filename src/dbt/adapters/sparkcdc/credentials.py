@@ -147,8 +147,8 @@ class SparkCdcCredentials(Credentials):
             folder = local_folder(self.warehouse)
             if folder is None:
                 raise DbtRuntimeError(
-                    f"The profile of type sparkcdc has `warehouse: {self.warehouse}`, which is on "
-                    "no disk of this machine: write the path of a folder."
+                    f"The profile of type sparkcdc has `warehouse: {self.warehouse}`, which is not "
+                    "on a disk of this machine: write the path of a folder."
                 )
             self.warehouse = str(folder)
         elif scheme in ("s3", "s3n") and not self.remote:

@@ -62,8 +62,8 @@ def problems(spark: Any, name: str) -> list[str]:
     elsewhere = [place for place in _places(table) if local_folder(_uri(place)) is None]
     if elsewhere:
         found.append(
-            f"{name} has files in {', '.join(elsewhere)}, which is on no disk of this machine, so"
-            " that they can be neither removed nor searched. Delete the person's rows from the"
+            f"{name} has files in {', '.join(elsewhere)}, which is not on a disk of this machine,"
+            " so that they can be neither removed nor searched. Delete the person's rows from the"
             " table, rewrite its data files and manifests, expire its snapshots and remove orphan"
             " files where its files are."
         )
@@ -99,13 +99,13 @@ def folders(table: Any) -> list[Path]:
         table: See `iceberg.load`.
 
     Raises:
-        DbtRuntimeError: One is on no disk of this machine.
+        DbtRuntimeError: One is not on a disk of this machine.
     """
     found = []
     for place in _places(table):
         folder = local_folder(_uri(place))
         if folder is None:
-            raise DbtRuntimeError(f"cdc: {place} is on no disk of this machine.")
+            raise DbtRuntimeError(f"cdc: {place} is not on a disk of this machine.")
         found.append(folder)
     return [
         folder

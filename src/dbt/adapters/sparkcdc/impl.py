@@ -1210,7 +1210,7 @@ class SparkCdcAdapter(SparkAdapter):
         """
         there = self._landing_folder(folder)
         if there is None:
-            return f"the landing folder {folder} is on no disk of this machine"
+            return f"the landing folder {folder} is not on a disk of this machine"
         if not there.is_dir():
             return f"the landing folder {there} does not exist"
         tables = sorted(path for path in there.iterdir() if path.is_dir())
@@ -1265,7 +1265,7 @@ class SparkCdcAdapter(SparkAdapter):
         return asdict(erasure.search(self._local_landing_folder(folder), values, None, {}))
 
     def _landing_folder(self, folder: str) -> Path | None:
-        """The folder as landing finds it; None where it is on no disk of this machine."""
+        """The folder as landing finds it; None where it is not on a disk of this machine."""
         if urlsplit(folder).scheme:
             return local_folder(folder)
         return Path(folder).absolute()
@@ -1273,7 +1273,7 @@ class SparkCdcAdapter(SparkAdapter):
     def _local_landing_folder(self, folder: str) -> Path:
         there = self._landing_folder(folder)
         if there is None:
-            raise DbtRuntimeError(f"cdc: {folder} is on no disk of this machine.")
+            raise DbtRuntimeError(f"cdc: {folder} is not on a disk of this machine.")
         return there
 
     @available.parse_none
@@ -1296,7 +1296,7 @@ class SparkCdcAdapter(SparkAdapter):
         """The folder of a Delta table on this machine, and what its files call its columns."""
         folder, metadata = self._delta_folder(table), self._delta_metadata(table)
         if folder is None or metadata is None:
-            raise DbtRuntimeError(f"cdc: {table} is no Delta table on a disk of this machine.")
+            raise DbtRuntimeError(f"cdc: {table} is not a Delta table on a disk of this machine.")
         return folder, erasure.physical_names(str(metadata.schemaString()))
 
     def _live_files(self, table: str) -> dict[str, bool]:

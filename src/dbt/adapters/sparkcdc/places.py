@@ -20,7 +20,7 @@ STATUS = re.compile(r"\{path=(.*?); isDirectory=")
 
 
 def local_folder(location: str) -> Path | None:
-    """Returns the folder that a table's URI names, or None if it is on no disk of this machine.
+    """Returns the folder that a table's URI names, or None if it is not on a disk of this machine.
 
     Args:
         location: A URI, such as `file:/data/table`.
