@@ -205,7 +205,7 @@ def test_what_cannot_be_erased_is_refused(
     for one, words in zip(
         said,
         (
-            "s3://bucket/data, which is on no disk",
+            "s3://bucket/data, which is not on a disk",
             "set tblproperties ('gc.enabled' = 'true')",
             "drop branch `trial`, drop tag `year end`",
             "files of AVRO, which are not searched",
