@@ -28,7 +28,8 @@
     {%- set seen = [] -%}
     {%- for column in d.columns -%}
         {%- if column.name | lower in seen -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is listed twice (Spark's names ignore case). Keep one.") -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is listed twice (names in Spark are not case-sensitive)."
+                ~ " Keep one.") -%}
         {%- endif -%}
         {%- do seen.append(column.name | lower) -%}
         {%- if cdc._is_reserved(column.name) -%}
@@ -36,7 +37,7 @@
                 ~ " with `except_columns`, or rename it where the events are written.") -%}
         {%- endif -%}
         {%- if modules.re.search("[ ,;{}()\n\t=`]", column.name) -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not take in names (blank,"
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not allow in names (blank,"
                 ~ " tab, line break or one of , ; { } ( ) = `). Declare a view of the raw table that gives it another name.") -%}
         {%- endif -%}
         {%- if not column.type -%}
@@ -75,16 +76,16 @@
             ~ " a delete (`apply_as_deletes: 'false'` where nothing is deleted).") -%}
     {%- endif -%}
     {%- for option in ["history", "insert_only", "key_changes", "landed"] if d[option] is not boolean -%}
-        {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. It is true or false.") -%}
+        {%- do problems.append(at ~ "`" ~ option ~ "` is `" ~ d[option] ~ "`. Write true or false.") -%}
     {%- endfor -%}
     {%- if d.batch_order and not d.arrival -%}
-        {%- do problems.append(at ~ "`batch_order` without `arrival`. Declare it too, often as the same expression.") -%}
+        {%- do problems.append(at ~ "`batch_order` needs `arrival`. Declare it too, often as the same expression.") -%}
     {%- endif -%}
     {%- if d.arrival_overlap is not integer or d.arrival_overlap < 0 -%}
         {%- do problems.append(at ~ "`arrival_overlap` is `" ~ d.arrival_overlap ~ "`. It is a whole number, in the unit of"
             ~ " `arrival`.") -%}
     {%- elif d.arrival_overlap and (not d.arrival or d.batch_order or d.key_changes) -%}
-        {%- do problems.append(at ~ "`arrival_overlap` goes with `arrival`, and with neither `batch_order` nor `key_changes`."
+        {%- do problems.append(at ~ "`arrival_overlap` needs `arrival`, and cannot be combined with `batch_order` or `key_changes`."
             ~ " Remove it" ~ ("; or the `arrival`: without one the events are read whole." if d.key_changes else ".")) -%}
     {%- endif -%}
     {%- if not d.history and d.track_history_columns -%}
@@ -107,7 +108,8 @@
             ("batch_order", d.batch_order, "the history reads the resolver's runs, not the source's batches"),
             ("format: " ~ d.format, d.traits.columns, "it carries no old key"),
         ] if clash -%}
-            {%- do problems.append(at ~ "`key_changes` together with `" ~ option ~ "`: " ~ why ~ ". Remove one of the two.") -%}
+            {%- do problems.append(at ~ "`key_changes` cannot be combined with `" ~ option ~ "`: " ~ why
+                ~ ". Remove one of the two.") -%}
         {%- endfor -%}
     {%- endif -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
@@ -132,8 +134,8 @@
         {%- for former in former_names -%}
             {%- if former | lower in taken -%}
                 {%- do problems.append(at ~ "`renames`: `" ~ former ~ "`, the former name of `" ~ name
-                    ~ "`, is a declared column or another column's former name. An event could not tell which of them it means:"
-                    ~ " remove one.") -%}
+                    ~ "`, is a declared column or another column's former name. An event would be ambiguous: remove"
+                    ~ " one.") -%}
             {%- endif -%}
             {%- do taken.append(former | lower) -%}
         {%- endfor -%}
@@ -264,10 +266,11 @@
                     {%- do seen.append(field | lower) -%}
                     {%- set text = "get_json_object(" ~ (d.payload or "value") ~ ", '$." ~ (field or "<path>") ~ "')" -%}
                     {%- if option in before_parsing and read -%}
-                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message`, which is not there yet. Write `" ~ text ~ "`.") -%}
+                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message`, which does not exist before the event is"
+                            ~ " parsed. Write `" ~ text ~ "`.") -%}
                     {%- elif not read -%}
-                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message`, which is there where events are JSON text"
-                            ~ " (`payload`). Name the raw table's columns.") -%}
+                        {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message`, which exists only where events are JSON"
+                            ~ " text (`payload`). Name the raw table's columns.") -%}
                     {%- elif field | lower not in read -%}
                         {%- do problems.append(at ~ "`" ~ option ~ "` reads `_message" ~ ("." ~ field if field else "")
                             ~ "`. Of an event of " ~ d.format ~ " `_message` has the fields " ~ (read | join(", "))

@@ -366,7 +366,10 @@ class _Row:
         if not name or words.NOT_IN_COLUMN.search(name):
             self._say(f"`{name}` is not a valid column name.")
         if name.lower() in seen:
-            self._say(f"column `{name}` is listed twice (Spark's names ignore case). Keep one.")
+            self._say(
+                f"column `{name}` is listed twice (names in Spark are not case-sensitive). Keep "
+                "one."
+            )
         if words.is_reserved(name):
             self._say(f"column `{name}` has a name that the package uses itself. Leave it out.")
         if not column.data_type:

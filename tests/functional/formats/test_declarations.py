@@ -101,7 +101,8 @@ class TestDeclarations(Declarations):
             ("options", "`encodings` names the column `nr`, which is not declared."),
             (
                 "messages",
-                "`where` reads `_message`, which is not there yet. Write `get_json_object",
+                "`where` reads `_message`, which does not exist before the event is parsed. Write"
+                " `get_json_object",
             ),
             ("messages", "`sequence_by` reads `_message.stream_position`. Of an event of dms"),
             ("rows", "`sequence_by` reads `_message`, which is there where events are JSON text"),

@@ -133,9 +133,9 @@ class TestBadInput:
             "column `id` has the data_type `bigit`, which Spark does not have.",
             "column `state` has no data_type.",
             "column `_seq` has a name that the package uses itself.",
-            "column `is open` has a character that Delta does not take in names",
+            "column `is open` has a character that Delta does not allow in names",
             "key column `nr` is not among the declared columns (id, state, _seq, is open, a`b).",
-            "column `a`b` has a character that Delta does not take in names",
+            "column `a`b` has a character that Delta does not allow in names",
             "`on_bad_event` is `drop`. It is `quarantine` (default) or `fail`.",
         ):
             assert f"app.orders (models/sources.yml): {message}" in str(refusal.value)
