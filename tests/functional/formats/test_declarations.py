@@ -105,7 +105,10 @@ class TestDeclarations(Declarations):
                 " `get_json_object",
             ),
             ("messages", "`sequence_by` reads `_message.stream_position`. Of an event of dms"),
-            ("rows", "`sequence_by` reads `_message`, which is there where events are JSON text"),
+            (
+                "rows",
+                "`sequence_by` reads `_message`, which exists only where events are JSON text",
+            ),
             ("rows", "column `__cdc_x` has a name that the package uses itself."),
             ("rows", "column `_latest` has a name that the package uses itself."),
             ("rows", "column `s` is a struct<a int>. Write the fields of a struct with a colon"),
