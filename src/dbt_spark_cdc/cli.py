@@ -63,6 +63,7 @@ _project_options = _together(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dbt-spark-cdc", prog_name="cdc")
 def main() -> None:
     """Write dbt projects for change data capture, check them, and keep their tables up to date.
 

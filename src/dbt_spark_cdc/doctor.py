@@ -294,7 +294,7 @@ def _time(creds: SparkCdcCredentials) -> Iterator[Check]:
             "Take -Duser.timezone out of spark.driver.extraJavaOptions.",
         )
     else:
-        yield Check("time zone", OK, f"{session} in Spark, whatever this machine's is")
+        yield Check("time zone", OK, f"{session} in Spark; the time zone of this machine does not matter")
     if creds.warehouse_folder is None:
         return
     try:
@@ -447,7 +447,7 @@ def _validated(manifest: Any) -> Check:
             "Correct `meta.cdc` of the source tables, as each line of the finding says.",
         )
     if declared:
-        return Check("declarations", OK, f"{declared} source tables, no problems")
+        return Check("declarations", OK, f"no problems in {declared} source table{'' if declared == 1 else 's'}")
     return Check(
         "declarations",
         WARNING,

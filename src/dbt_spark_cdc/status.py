@@ -650,7 +650,8 @@ def _unread_text(unread: Unread) -> str:
 
 
 def _quarantined_text(one: TableStatus) -> str:
-    if one.quarantined is None:
+    # A first build counts none: "at least 0" says nothing.
+    if one.quarantined is None or not (one.quarantined or one.quarantined_exact):
         return "-"
     return f"{'' if one.quarantined_exact else '>= '}{one.quarantined:,}"
 

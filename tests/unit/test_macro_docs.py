@@ -14,6 +14,8 @@ FOLDERS = [*sorted(path for path in (ROOT / "macros").iterdir() if path.is_dir()
 MACRO = re.compile(r"\{%-?\s*(macro|test)\s+(\w+)\s*\(((?:[^()]|\([^()]*\))*)\)")
 # Bodies that another macro dispatches to: the arguments stand there.
 BODY = re.compile(r"(default|sparkcdc)__")
+# What users do not call. The lineage pages of their projects leave it out.
+PRIVATE = re.compile(r"_|(default|spark|sparkcdc)__")
 
 
 def macros(*folders: Path) -> dict[str, list[str]]:
@@ -47,6 +49,9 @@ def problems(found: dict[str, list[str]], entries: dict[str, dict[str, Any]]) ->
             said.append(f"{name} has no description")
         if not BODY.match(name) and [argument["name"] for argument in listed] != found[name]:
             said.append(f"{name} has other arguments than {found[name]}")
+        is_shown = entries[name].get("docs", {}).get("show", True)
+        if is_shown == bool(PRIVATE.match(name)):
+            said.append(f"{name} is {'private, but shown' if is_shown else 'public, but hidden'}")
         said += [
             f"{name}: {argument['name']} has no description"
             for argument in listed
@@ -63,14 +68,17 @@ def test_every_macro_is_described_with_its_arguments(folder: Path) -> None:
 
 
 def test_what_is_missing_is_found() -> None:
-    found = {"a": ["x"], "b": [], "default__c": ["x"]}
+    found = {"a": ["x"], "b": [], "default__c": ["x"], "_e": []}
     entries = {
-        "a": {"description": "A.", "arguments": [{"name": "y"}]},
-        "default__c": {"description": "C."},
+        "a": {"description": "A.", "arguments": [{"name": "y"}], "docs": {"show": False}},
+        "default__c": {"description": "C.", "docs": {"show": False}},
+        "_e": {"description": "E."},
         "d": {"description": "D."},
     }
     assert problems(found, entries) == [
+        "_e is private, but shown",
         "a has other arguments than ['x']",
+        "a is public, but hidden",
         "a: y has no description",
         "b has no entry",
         "d is no macro",

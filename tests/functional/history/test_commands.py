@@ -186,5 +186,5 @@ class TestCommands:
     def the_doctor_finds_nothing(self, project: Any) -> None:
         found = {check["name"]: check for check in shown(project, "doctor")}
         assert not [check for check in found.values() if check["status"] == "problem"]
-        assert found["declarations"]["finding"] == "2 source tables, no problems"
+        assert found["declarations"]["finding"] == "no problems in 2 source tables"
         assert "in use" in found["metastore"]["finding"]

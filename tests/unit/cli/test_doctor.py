@@ -80,7 +80,7 @@ def test_a_good_project_and_its_faults_without_spark(project: Path) -> None:
     found = checks(project, code=0)
     told = {name: check["finding"] for name, check in found.items() if check["status"] != "ok"}
     assert not set(told) - {"disk", "jars", "memory", "package"}, told
-    assert found["declarations"]["finding"] == "1 source tables, no problems"
+    assert found["declarations"]["finding"] == "no problems in 1 source table"
 
     path = project / "models" / "sources.yml"
     path.write_text(SOURCE.replace("format: flagged", "format: flaged"))

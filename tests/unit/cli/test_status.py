@@ -178,6 +178,7 @@ def test_a_first_build_leaves_bad_events_uncounted(shop: Path) -> None:
     found = status(shop, "stock")
     assert (found["quarantined"], found["quarantined_exact"]) == (1, False)
     assert ">= 1" in run(shop)
+    assert ">= 0" not in run(shop)  # of tables with no bad event since
 
 
 def test_an_audit_table_counts_them_all(shop: Path) -> None:
