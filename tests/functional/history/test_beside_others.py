@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.adapters.sparkcdc.impl import CHECKPOINT
-from dbt.adapters.sparkcdc.settings_scope import scoped
+from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.changes import WRITES, Changes, events_of

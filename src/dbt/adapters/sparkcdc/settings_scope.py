@@ -11,6 +11,8 @@ from dbt.adapters.sparkcdc import remote
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# What Delta keeps with the commits of a statement.
+CHECKPOINT = "spark.databricks.delta.commitInfo.userMetadata"
 # For statements over few rows: one task, which needs no second plan.
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",

@@ -1,0 +1,1 @@
+"""The adapter's methods that macros call, a class for each job."""

@@ -1,0 +1,79 @@
+"""What macros ask and do of tables of Iceberg alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbt.adapters.base.meta import available
+from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc.cursor import quoted
+from dbt.adapters.sparkcdc.methods.tables import TableMethods
+
+
+class IcebergMethods(TableMethods):
+    """Maintenance of Iceberg's tables, and what their commits changed."""
+
+    @available.parse_none
+    def commit_checkpoint(self, table: str, checkpoint: str, version: int | None) -> bool:
+        """Writes a checkpoint to a table of Iceberg: see `iceberg.commit_checkpoint`."""
+        return iceberg.commit_checkpoint(self._spark, table, checkpoint, version)
+
+    @available.parse_none
+    def iceberg_files(self, table: str) -> dict[str, int]:
+        """See `iceberg.files`."""
+        return iceberg.files(self._iceberg(table))
+
+    @available.parse_none
+    def compact_iceberg(self, table: str) -> None:
+        """See `iceberg.compact`."""
+        iceberg.compact(self._spark, self.execute, table)
+
+    @available.parse_none
+    def expire_iceberg(self, table: str, hours: int, dry_run: bool) -> int:
+        """See `iceberg.expire`."""
+        return iceberg.expire(
+            lambda sql: self.execute(sql, fetch=True)[1].rows, table, hours, dry_run
+        )
+
+    @available.parse_none
+    def roll_back_iceberg(self, table: str, snapshot: int) -> None:
+        """See `iceberg.roll_back`."""
+        iceberg.roll_back(self._iceberg(table), snapshot)
+
+    @available.parse_none
+    def iceberg_images(self, table: str, first: int, last: int | None) -> list[dict[str, Any]]:
+        """Shows what commits of a table of Iceberg changed, for the node that runs.
+
+        Args:
+            table: Its name in SQL.
+            first: See `iceberg.images`, with the other argument.
+            last: The last version whose changes are wanted; None for the newest one.
+
+        Returns:
+            `relation`: the rows of files before or after a commit changed them. `is_before`,
+            `version`, `timestamp`: see `iceberg.Image`.
+        """
+        handle = self._handle
+        if last is None:
+            last = iceberg.newest_commits(self._iceberg(table), 1)[0]["version"]
+        found = iceberg.images(handle.spark, table, first, last)
+        handle.images += found
+        handle.shown_to[table] = last
+        return [
+            {
+                "relation": f"{iceberg.IMAGES}.{quoted(image.name)}",
+                "is_before": image.is_before,
+                "version": image.version,
+                "timestamp": image.timestamp.isoformat(),
+            }
+            for image in found
+        ]
+
+    @available.parse_none
+    def iceberg_shown_to(self, table: str) -> int | None:
+        """Returns the last version whose changes the node that runs was shown; None for none.
+
+        Args:
+            table: Its name in SQL.
+        """
+        return self._handle.shown_to.get(table)

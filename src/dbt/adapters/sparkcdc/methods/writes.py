@@ -1,0 +1,210 @@
+"""Writing tables: fenced by the version that was read, and compacted where it pays."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from datetime import datetime, timedelta, timezone
+
+from dbt.adapters.base.meta import available
+from dbt.adapters.base.relation import BaseRelation
+from dbt.adapters.sparkcdc import iceberg, steps
+from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
+from dbt.adapters.sparkcdc.cursor import literal
+from dbt.adapters.sparkcdc.delta_log import compaction_pays, written_alone
+from dbt.adapters.sparkcdc.errors import is_conflict
+from dbt.adapters.sparkcdc.methods.tables import TableMethods
+from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
+from dbt.adapters.sparkcdc.steps import Step
+from dbt_common.exceptions import DbtRuntimeError
+
+# The rows are an intermediate table: it reads the same twice, and REPLACE WHERE lists its own keys.
+UNCHECKED = {
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+}
+
+
+def _fence(version: int) -> dict[str, str]:
+    """Settings that let one of several writers commit that have read the same version."""
+    return {
+        "spark.databricks.delta.write.txnAppId": "dbt-spark-cdc",
+        "spark.databricks.delta.write.txnVersion": str(version + 1),
+    }
+
+
+class WriteMethods(TableMethods):
+    """Statements that write, create and drop tables."""
+
+    @available.parse_none
+    def write_changes(
+        self,
+        table: str,
+        sql: str,
+        version: int,
+        checkpoint: str,
+        interpreted: bool,
+        maintenance: list[str],
+    ) -> bool:
+        """Writes a table if it is still the one that the rows were computed from.
+
+        Delta refuses a second transaction of the same application and number, and skips a later
+        one: with the table's version as the number, of two writers that read the same version one
+        writes. For tables of Iceberg see `iceberg.write_alone`.
+
+        Args:
+            table: Its name in SQL.
+            sql: The statement that writes.
+            version: The version of the table that the rows were computed from.
+            checkpoint: The commit's user metadata, different from that of every other commit.
+            interpreted: Whether Spark may interpret the statement instead of compiling it.
+            maintenance: Operations that change no rows.
+
+        Returns:
+            False if somebody else wrote since that version. Nothing was written then, unless that
+            happened in the very moment of the write.
+        """
+        if self.is_iceberg(table):
+            return self._write_iceberg(table, sql, version, checkpoint, interpreted, maintenance)
+        # A clone has the numbers of the table that it was made of: they may be ahead.
+        for fence in (_fence(version), {}):
+            if self._written(table, version, checkpoint, maintenance)[1]:
+                return False
+            settings = UNCHECKED | {CHECKPOINT: checkpoint} | fence
+            try:
+                with self._running(sql, settings | self._settings_of(interpreted)):
+                    pass
+            except DbtRuntimeError as exc:
+                if not is_conflict(exc):
+                    raise
+                # A store can refuse a commit that it has: the answer got lost, and it was repeated.
+                if not self._written(table, version, checkpoint, [])[0]:
+                    return False
+            ours, others = self._written(table, version, checkpoint, maintenance)
+            if ours:
+                self._compact_if_it_pays(table)
+                return not others
+        return False
+
+    def _written(
+        self, table: str, version: int, checkpoint: str, maintenance: list[str]
+    ) -> tuple[bool, bool]:
+        """Whether the commit with a checkpoint is there, and whether somebody else wrote."""
+        later = self.commits_since(table, version)["commits"]
+        return written_alone(later, version, checkpoint, maintenance)
+
+    def _write_iceberg(
+        self,
+        table: str,
+        sql: str,
+        version: int,
+        checkpoint: str,
+        interpreted: bool,
+        maintenance: list[str],
+    ) -> bool:
+        """What `write_changes` does with a table of Iceberg."""
+
+        def write() -> None:
+            with self._running(sql, self._settings_of(interpreted)):
+                pass
+
+        alone = iceberg.write_alone(self._spark, table, write, version, checkpoint, maintenance)
+        if alone and iceberg.compaction_pays(self._iceberg(table)):
+            try:
+                iceberg.compact(self._spark, self.execute, table)
+            except DbtRuntimeError as exc:
+                # Somebody else writes: the next batch compacts.
+                if not iceberg.is_conflict(exc):
+                    raise
+        return alone
+
+    def _compact_if_it_pays(self, table: str) -> None:
+        folder, version = self._delta_place(table), self.logged_version(table)
+        if folder and version is not None and compaction_pays(folder, version):
+            try:
+                self.execute(f"optimize {table}")
+            except DbtRuntimeError as exc:
+                # Somebody else writes, or compacts: the next batch does.
+                if not is_conflict(exc):
+                    raise
+
+    @available.parse_none
+    def replace_partitions(self, table: str, sql: str, emptied: Step | None) -> None:
+        """Replaces partitions of a table without a log, and drops those that have no row any more.
+
+        Args:
+            table: Its name in SQL.
+            sql: The statement that overwrites the partitions which its rows are in; all rows where
+                the table has no partitions.
+            emptied: The values of the partitions without rows; None where there are no partitions.
+        """
+        spark = self._spark
+        dropped = "" if emptied is None else steps.partition_specs(emptied.rows)
+        mode = "static" if emptied is None else "dynamic"
+        with scoped(spark, {"spark.sql.sources.partitionOverwriteMode": mode}):
+            self.execute(sql)
+        if dropped:
+            self.execute(f"alter table {table} drop if exists {dropped}")
+
+    @available.parse_none
+    def files_digest(self, table: str) -> str:
+        """Returns what tells the data files of a table without a log from others.
+
+        Args:
+            table: Its name in SQL.
+        """
+        spark = self._spark
+        # Another program may have written files since this session listed them.
+        spark.catalog.refreshTable(table)
+        files = sorted(spark.table(table).inputFiles())
+        return hashlib.sha256("\n".join(files).encode()).hexdigest()
+
+    @available.parse_none
+    def create_if_missing(self, table: str, query: str) -> None:
+        """Creates an empty table unless it is there, also where a killed build left files.
+
+        The catalog of the name says whether it is one of Delta or of Iceberg.
+
+        Args:
+            table: Its name in SQL.
+            query: A query with the table's columns; its rows are not written.
+
+        Raises:
+            DbtRuntimeError: The table's folder holds a table that the catalog does not know.
+        """
+        if self.is_iceberg(table):
+            self.execute(
+                f"create table if not exists {table} using iceberg as"
+                f" select * from ({query}) as no_rows where false"
+            )
+            return
+        try:
+            create_if_missing(self.execute, self._spark, table, query)
+        except TableIsUnknown as error:
+            raise DbtRuntimeError(str(error)) from error
+
+    @available.parse_none
+    def drop_left_overs(self, relation: BaseRelation, mark: str, hours: int) -> None:
+        """Drops tables that builds which died left beside a table of the present build.
+
+        Args:
+            relation: The table of the present build: a name, the mark, and what tells builds apart.
+            mark: What begins the part of the name that tells builds apart.
+            hours: How long a table must have been left alone.
+        """
+        present = (relation.identifier or "").lower()
+        name = present.rpartition(mark)[0]
+        schema = relation.include(identifier=False)
+        listing = f"show tables in {schema} like {literal(f'{name}{mark}*')}"
+        newest = datetime.now(timezone.utc) - timedelta(hours=hours)
+        for row in self.execute(listing, fetch=True)[1].rows:
+            if row["tableName"].lower() == present:
+                continue
+            left = relation.incorporate(path={"identifier": row["tableName"]})
+            # Another build may drop it first.
+            with contextlib.suppress(DbtRuntimeError):
+                detail = self.execute(f"describe detail {left}", fetch=True)[1].rows[0]
+                # Only tables of Delta say when they were written.
+                written = detail["lastModified"]
+                if written is not None and written.replace(tzinfo=timezone.utc) < newest:
+                    self.execute(f"drop table if exists {left}")
