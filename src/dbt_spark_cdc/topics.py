@@ -33,7 +33,7 @@ from dbt_spark_cdc.kafka import (
     no_broker,
     without_secrets,
 )
-from dbt_spark_cdc.landing import LANDED, add_columns, create_raw
+from dbt_spark_cdc.landing.raw_table import LANDED, add_columns, create_raw
 from dbt_spark_cdc.registry import Registry, Schemas, read_registry, registry_options
 
 MESSAGES_A_BATCH = 500_000

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt
 
-from dbt_spark_cdc.landing import LocalFolder, Plan, SparkFolder, _append
+from dbt_spark_cdc.landing.folder import LocalFolder, SparkFolder
+from dbt_spark_cdc.landing.plan import Plan
+from dbt_spark_cdc.landing.raw_table import append
 from tests.functional.history.tables import left_over
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,7 +175,7 @@ class TestLanding:
         # A second landing of the same batch, which began before the first one ended: ignored.
         source = LocalFolder(spark, folder)
         late = [file for file in source.files() if file.name == "orders/late.jsonl"]
-        _append(spark, raw, 4, source, Plan(late, [], []))
+        append(spark, raw, 4, source, Plan(late, [], []))
         assert lines() == sorted(first + second + third)
 
         # The log rebuilt from the raw table: nothing is landed again.

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from dbt_spark_cdc import decoding
 from dbt_spark_cdc.decoding import Decoder
-from dbt_spark_cdc.landing import create_raw
+from dbt_spark_cdc.landing.raw_table import create_raw
 from dbt_spark_cdc.registry import Registry, Schemas
 from dbt_spark_cdc.topics import (
     LOG,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.landing import create_raw
+from dbt_spark_cdc.landing.raw_table import create_raw
 from dbt_spark_cdc.topics import (
     LOG,
     Known,

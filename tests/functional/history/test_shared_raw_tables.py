@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
-from dbt_spark_cdc.landing import RAW, create_raw
+from dbt_spark_cdc.landing.raw_table import RAW, create_raw
 from tests.functional.history.tables import FINAL, append, histories, rows
 
 pytestmark = pytest.mark.extended

@@ -12,7 +12,8 @@ import pytest
 from dbt.adapters.sparkcdc import landed_files
 from dbt.adapters.sparkcdc.landed_files import DamagedFile, plan, take_place, without_lines
 
-from dbt_spark_cdc.landing import LocalFolder, read_lines
+from dbt_spark_cdc.landing.folder import LocalFolder
+from dbt_spark_cdc.landing.lines import read_lines
 
 MINUTE = 1_234_567_890_123_456_789
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.landing import File, Plan, Seen, compare, seen_files
+from dbt_spark_cdc.landing.folder import File
+from dbt_spark_cdc.landing.plan import Plan, Seen, compare, seen_files
 
 KNOWN = {"orders/a": Seen(10, 1000, "A"), "orders/none": Seen(0, 1000, None, False)}
 

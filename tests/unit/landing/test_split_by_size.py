@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbt_spark_cdc.landing import BYTES_A_TASK, FILES_A_TASK, File, split_by_size
+from dbt_spark_cdc.landing.folder import BYTES_A_TASK, FILES_A_TASK, File, split_by_size
 
 
 def sizes(*given: int) -> list[list[int]]:

@@ -163,7 +163,7 @@ def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[in
     Raises:
         DamagedFile: The file has such a line, and is damaged.
     """
-    from dbt_spark_cdc.landing import decompress  # it needs this package
+    from dbt_spark_cdc.landing.lines import decompress  # its package needs this one
 
     unpacked, _, problem = decompress(name, content)
     kept, count = [], 0

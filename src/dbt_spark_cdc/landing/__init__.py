@@ -1,0 +1,101 @@
+"""Landing: change files become rows of an append-only raw Delta table, each file exactly once.
+
+A file is `<folder>/<table>/<file>`; `<table>/<file>` is its name. Every line becomes a row, with
+size, modification time and checksum of its file. All new files of a run are one commit, so a run
+that dies has landed all of them or none. The raw table alone decides what has landed; the model's
+own table is a log derived from it, so that a run need not read the raw table again. docs/landing.md
+has the rules.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dbt_spark_cdc.landing.folder import open_folder
+from dbt_spark_cdc.landing.plan import compare, seen_files
+from dbt_spark_cdc.landing.raw_table import (
+    ADDED,
+    LOG,
+    RAW,
+    add_columns,
+    append,
+    create_raw,
+    summary,
+)
+
+# The end of the year 9999, in milliseconds since 1970.
+LAST_TIME = 253_402_300_799_000
+
+
+def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
+    """The body of a dbt Python model, incremental by append; its table logs the landed files.
+
+    Args:
+        dbt: What dbt hands to the model.
+        session: What dbt hands to the model.
+        folder: Landing folder, with a folder for each table below it.
+        raw: Raw table, with its schema.
+
+    Returns:
+        Rows to append to the log: one for each file that was landed or has to be reported.
+    """
+    create_raw(session, raw, RAW)
+    add_columns(session, raw, ADDED)
+    in_raw = session.table(raw).agg(F.max("_batch")).first()[0]
+    raw_last = -1 if in_raw is None else in_raw
+    log = session.table(str(dbt.this)) if dbt.is_incremental else None
+    logged = _read_log(log) if log is not None else []
+    last = max((row["_batch"] for row in logged if row["_batch"] is not None), default=-1)
+    if raw_last < last:
+        # The raw table was dropped or restored: what it has lost is landed again, and notes, which
+        # may be about that, are taken again.
+        logged = [r for r in logged if r["_batch"] is not None and r["_batch"] <= raw_last]
+    if raw_last > last:  # the run that landed these files died before it logged them
+        logged += _rows(summary(session, raw, last))
+
+    source = open_folder(session, folder)
+    plan = compare(source.files(), seen_files(logged), source.checksum, source.limit)
+    batch = max(raw_last, last) + 1
+    if plan.new or plan.reported:
+        append(session, raw, batch, source, plan)
+    elif log is not None and raw_last <= last and not plan.noted:
+        return log.limit(0)
+    found = summary(session, raw, last)
+    if not plan.noted:
+        return found
+    now = datetime.now(timezone.utc)
+    notes = [
+        (f.table, f.name, None, now, 0, 0, problem, f.size, _as_time(f.modified), checksum)
+        for f, checksum, problem in plan.noted
+    ]
+    return found.unionByName(session.createDataFrame(notes, LOG))
+
+
+def _read_log(log: DataFrame) -> list[dict[str, Any]]:
+    """What the log knows; one of a former version lacks columns."""
+    names = ("_file", "_batch", "_landed_at", "bytes", "modified_at", "checksum")
+    kinds = {"bytes": "bigint", "modified_at": "timestamp", "checksum": "string"}
+    return _rows(
+        log.select(
+            *(
+                F.col(name) if name in log.columns else F.lit(None).cast(kinds[name]).alias(name)
+                for name in names
+            )
+        )
+    )
+
+
+def _rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries, through Arrow; a modification time as milliseconds since 1970."""
+    if "modified_at" in frame.columns:
+        frame = frame.withColumn("modified_at", F.unix_millis("modified_at"))
+    return frame.toArrow().to_pylist()
+
+
+def _as_time(milliseconds: int) -> datetime:
+    # Python's times end before those of file systems.
+    return datetime.fromtimestamp(min(milliseconds, LAST_TIME) / 1000, timezone.utc)

@@ -1,0 +1,141 @@
+"""What becomes of the files of a landing folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from dbt.adapters.sparkcdc.landed_files import other_packing
+
+from dbt_spark_cdc.landing.folder import File
+from dbt_spark_cdc.landing.lines import EMPTY
+
+
+class Seen(NamedTuple):
+    """What is known of a file that was landed or reported before.
+
+    Attributes:
+        size: In bytes; None where a former version of this package landed it.
+        modified: Modification time in milliseconds since 1970.
+        checksum: SHA-256 of its content.
+        landed: Whether it ever had content.
+    """
+
+    size: int | None
+    modified: int | None
+    checksum: str | None
+    landed: bool = True
+
+
+class Plan(NamedTuple):
+    """What becomes of the files that are new or have changed.
+
+    Attributes:
+        new: To be landed.
+        reported: To be reported in the raw table, with the reason; nothing of them is landed.
+        noted: To be noted in the log alone, with the reason or None; nothing is missing.
+    """
+
+    new: list[File]
+    reported: list[tuple[File, str | None, str]]
+    noted: list[tuple[File, str | None, str | None]]
+
+
+def compare(
+    files: Iterable[File],
+    seen: Mapping[str, Seen],
+    checksum: Callable[[File], str],
+    limit: int | None = None,
+) -> Plan:
+    """Decides what becomes of each file. Content is read only where name, size and time differ.
+
+    Args:
+        files: All files that the landing folder holds now.
+        seen: What is known of files, by name.
+        checksum: Returns the checksum of a file's content.
+        limit: Bytes that a file may have at most, or None.
+    """
+    present = {file.name: file for file in files}
+    gone: dict[tuple[str, int | None, int | None], list[str]] = {}
+    for name, before in seen.items():
+        if name not in present and before.landed and before.checksum:
+            gone.setdefault((name.split("/")[0], before.size, before.modified), []).append(name)
+
+    plan = Plan([], [], [])
+    for name in sorted(present):
+        file, known = present[name], seen.get(name)
+        if file.problem:
+            # Reported as if it had no bytes, so that it is landed once it can be read.
+            if known is None:
+                plan.reported.append((file._replace(size=0), None, file.problem))
+        elif known is None or not known.landed:
+            former = {
+                other: seen[other].checksum
+                for other in gone.get((file.table, file.size, file.modified), [])
+            }
+            _add_new(plan, file, known, former, checksum, limit)
+        elif known.size is not None and (known.size, known.modified) != (file.size, file.modified):
+            _add_changed(plan, file, known, checksum(file))
+    return plan
+
+
+def _add_new(
+    plan: Plan,
+    file: File,
+    known: Seen | None,
+    former: Mapping[str, str | None],
+    checksum: Callable[[File], str],
+    limit: int | None,
+) -> None:
+    """Plans a file of which nothing was landed; `former` are files that it may have been."""
+    if packing := other_packing(file.name):
+        # As if it had no bytes: a later version may know how to unpack it.
+        if known is None:
+            plan.reported.append((file._replace(size=0), None, packing))
+    elif file.size == 0:
+        if known is None:
+            plan.reported.append((file, None, EMPTY))
+    elif limit is not None and file.size > limit:
+        problem = f"file is larger than {limit:,} bytes: split it, and give the parts names"
+        plan.reported.append((file, None, f"{problem} of their own"))
+    else:
+        content = checksum(file) if former else None
+        same = [name for name, other in former.items() if other == content]
+        if same:
+            problem = f"renamed: its lines were landed from {same[0]} and are not landed again"
+            plan.noted.append((file, content, problem))
+        else:
+            plan.new.append(file)
+
+
+def _add_changed(plan: Plan, file: File, known: Seen, content: str) -> None:
+    """Plans a file that was landed, and has another size or time since."""
+    if content == known.checksum:
+        plan.noted.append((file, content, None))  # so that it is not read again
+        return
+    was = f"{known.size:,} bytes" if known.size != file.size else "other content"
+    problem = f"replaced after it was landed, now {file.size:,} bytes, before {was}"
+    plan.reported.append(
+        (file, content, f"{problem}: send the new content in a file of another name")
+    )
+
+
+def seen_files(rows: Iterable[Mapping[str, Any]]) -> dict[str, Seen]:
+    """Returns what is known of each file.
+
+    Args:
+        rows: Rows of the log.
+    """
+    seen: dict[str, Seen] = {}
+    for row in sorted(rows, key=lambda row: row["_landed_at"]):
+        # Former versions logged a file as empty which Spark's file stream had overlooked.
+        if row["_batch"] is None and row["bytes"] is None:
+            continue
+        before = seen.get(row["_file"])
+        seen[row["_file"]] = Seen(
+            row["bytes"],
+            row["modified_at"],
+            row["checksum"],
+            row["bytes"] != 0 or (before is not None and before.landed),
+        )
+    return seen
