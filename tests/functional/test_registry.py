@@ -19,16 +19,10 @@ from dbt_spark_cdc import decoding
 from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.landing.raw_table import create_raw
 from dbt_spark_cdc.registry import Registry, Schemas
-from dbt_spark_cdc.topics import (
-    LOG,
-    RAW,
-    _known,
-    _land_again,
-    _Stream,
-    _summary,
-    as_rows,
-    read_settings,
-)
+from dbt_spark_cdc.topics.config import read_settings
+from dbt_spark_cdc.topics.log import LOG, read_known, summary
+from dbt_spark_cdc.topics.raw_table import RAW, as_rows, land_again
+from dbt_spark_cdc.topics.stream import Stream
 from tests.registry import Registry as Server
 from tests.registry import avro, framed, running, varint
 
@@ -220,13 +214,13 @@ class Landing:
         create_raw(spark, raw, RAW)
 
     def run(self, *batches: Sequence[Message]) -> None:
-        known = _known(self.spark, self.raw, None)
+        known = read_known(self.spark, self.raw, None)
         assert [*known.next.values()] == ([self.next] if self.next else [])
         decoder = Decoder(Schemas(self.registry, {}))
         last = known.last
-        if _land_again(self.spark, self.raw, decoder, last + 1, last):
+        if land_again(self.spark, self.raw, decoder, last + 1, last):
             last += 1
-        stream = _Stream(self.spark, {}, self.settings, {TOPIC: "one"}, last, last + 1, decoder)
+        stream = Stream(self.spark, {}, self.settings, {TOPIC: "one"}, last, last + 1, decoder)
         for epoch, batch in enumerate(batches):
             rows = [
                 (sent[0], sent[1], TOPIC, 0, self.next + number, NOW, None)
@@ -473,9 +467,9 @@ def test_messages_are_landed_again_when_their_schema_is_known(
     assert (bytes(again["value_bytes"]), again["_topic_id"]) == (unknown, "one")
     # The log does not take them for the end of the partition either.
     log = spark.createDataFrame(
-        [tuple(row) for row in _summary(spark, landing.raw, -1).collect()], LOG
+        [tuple(row) for row in summary(spark, landing.raw, -1).collect()], LOG
     )
-    assert [*_known(spark, landing.raw, log).next.values()] == [6]
+    assert [*read_known(spark, landing.raw, log).next.values()] == [6]
     spark.sql("drop table registry_raw.again")
 
 

@@ -9,21 +9,12 @@ from typing import Any
 import pytest
 
 from dbt_spark_cdc.landing.raw_table import create_raw
-from dbt_spark_cdc.topics import (
-    LOG,
-    Known,
-    Landed,
-    Partition,
-    Topic,
-    _known,
-    _last_written,
-    _problems_of_raw,
-    _read_in_vain,
-    _Stream,
-    _summary,
-    read_settings,
-)
-from dbt_spark_cdc.topics import RAW as COLUMNS
+from dbt_spark_cdc.topics.config import read_settings
+from dbt_spark_cdc.topics.log import LOG, Known, read_in_vain, read_known, summary
+from dbt_spark_cdc.topics.partitions import Landed, Partition, Topic
+from dbt_spark_cdc.topics.raw_table import RAW as COLUMNS
+from dbt_spark_cdc.topics.raw_table import last_written, problems_of_raw
+from dbt_spark_cdc.topics.stream import Stream
 
 pytestmark = pytest.mark.extended
 
@@ -46,16 +37,16 @@ def raw(spark: Any) -> Iterator[Any]:
 
 def land(spark: Any, batches: Sequence[Sequence[int]], id: str = "one") -> None:
     """A run that lands batches of offsets."""
-    written = _last_written(spark, RAW)
-    known = _known(spark, RAW, None)
+    written = last_written(spark, RAW)
+    known = read_known(spark, RAW, None)
     stream = stream_of(spark, known, written, id)
     for epoch, offsets in enumerate(batches):
         stream._write(messages(spark, *offsets), epoch)
 
 
-def stream_of(spark: Any, known: Known, written: int, id: str = "one") -> _Stream:
+def stream_of(spark: Any, known: Known, written: int, id: str = "one") -> Stream:
     batch = max(known.last, known.logged, written) + 1
-    return _Stream(spark, {}, SETTINGS, {"shop.orders": id}, known.last, batch)
+    return Stream(spark, {}, SETTINGS, {"shop.orders": id}, known.last, batch)
 
 
 def messages(spark: Any, *offsets: int) -> Any:
@@ -92,30 +83,30 @@ def test_nothing_of_a_message_is_lost(raw: Any) -> None:
 
 def test_the_raw_table_alone_says_where_to_go_on(raw: Any) -> None:
     def log() -> Any:
-        rows = [tuple(row) for row in _summary(raw, RAW, -1).collect()]
+        rows = [tuple(row) for row in summary(raw, RAW, -1).collect()]
         return raw.createDataFrame(rows, LOG)
 
-    assert _known(raw, RAW, None) == (-1, -1, {})
+    assert read_known(raw, RAW, None) == (-1, -1, {})
     land(raw, [[0, 1], [2, 3, 4]])
     early = log()
     land(raw, [[5, 6]])
     # With no log, with one that lacks a batch, and with a whole one.
-    assert _known(raw, RAW, None) == (2, -1, {FIRST: 7})
-    assert _known(raw, RAW, early) == (2, 1, {FIRST: 7})
+    assert read_known(raw, RAW, None) == (2, -1, {FIRST: 7})
+    assert read_known(raw, RAW, early) == (2, 1, {FIRST: 7})
     whole = log()
-    assert _known(raw, RAW, whole) == (2, 2, {FIRST: 7})
+    assert read_known(raw, RAW, whole) == (2, 2, {FIRST: 7})
     # Offsets without a message are skipped, from the log alone.
-    notes = _read_in_vain(
+    notes = read_in_vain(
         raw.createDataFrame([], LOG),
-        _known(raw, RAW, whole),
+        read_known(raw, RAW, whole),
         {"shop.orders": Topic("one", {})},
         {Partition("shop.orders", 0): 9},
     )
     noted = whole.unionByName(raw.createDataFrame(notes, LOG))
-    assert _known(raw, RAW, noted) == (2, 2, {FIRST: 9})
+    assert read_known(raw, RAW, noted) == (2, 2, {FIRST: 9})
     # A topic that was created again.
     land(raw, [[0]], "two")
-    assert _known(raw, RAW, whole) == (3, 2, {FIRST: 7, SECOND: 1})
+    assert read_known(raw, RAW, whole) == (3, 2, {FIRST: 7, SECOND: 1})
 
     # Restored to the first batch: the log knows more than there is.
     [(version,)] = (
@@ -127,24 +118,24 @@ def test_the_raw_table_alone_says_where_to_go_on(raw: Any) -> None:
     whole = log()
     raw.sql(f"alter table {RAW} set tblproperties ('delta.appendOnly' = 'false')")
     raw.sql(f"restore table {RAW} to version as of {version}")
-    assert _known(raw, RAW, whole) == (0, 3, {FIRST: 2, SECOND: 0})
-    assert _last_written(raw, RAW) == 3
+    assert read_known(raw, RAW, whole) == (0, 3, {FIRST: 2, SECOND: 0})
+    assert last_written(raw, RAW) == 3
     # What is landed again has higher batches. Until the log has them, and after that, the batches
     # that were lost do not count.
     land(raw, [[2, 3]])
-    assert _known(raw, RAW, whole) == (4, 3, {FIRST: 4, SECOND: 0})
-    both = whole.unionByName(_summary(raw, RAW, 3))
-    assert _known(raw, RAW, both) == (4, 4, {FIRST: 4, SECOND: 0})
+    assert read_known(raw, RAW, whole) == (4, 3, {FIRST: 4, SECOND: 0})
+    both = whole.unionByName(summary(raw, RAW, 3))
+    assert read_known(raw, RAW, both) == (4, 4, {FIRST: 4, SECOND: 0})
 
     # Dropped: only the first offsets are known, and where batches have to go on.
     whole = raw.createDataFrame([tuple(row) for row in both.collect()], LOG)
     raw.sql(f"drop table {RAW}")
     create_raw(raw, RAW, COLUMNS)
-    assert _known(raw, RAW, whole) == (-1, 4, {FIRST: 0, SECOND: 0})
+    assert read_known(raw, RAW, whole) == (-1, 4, {FIRST: 0, SECOND: 0})
 
 
 def test_two_runs_at_once_do_not_land_twice(raw: Any) -> None:
-    known, written = _known(raw, RAW, None), _last_written(raw, RAW)
+    known, written = read_known(raw, RAW, None), last_written(raw, RAW)
     fast, slow = stream_of(raw, known, written), stream_of(raw, known, written)
     fast._write(messages(raw, 0, 1), 0)
     fast._write(messages(raw, 2), 1)
@@ -160,6 +151,6 @@ def test_two_runs_at_once_do_not_land_twice(raw: Any) -> None:
 def test_a_table_of_landed_files_is_refused(spark: Any) -> None:
     spark.sql("create schema if not exists topics_raw")
     spark.sql("create table topics_raw.files (value string, _batch bigint) using delta")
-    [problem] = _problems_of_raw(spark, "topics_raw.files")
+    [problem] = problems_of_raw(spark, "topics_raw.files")
     assert "so that it is not a table of messages" in problem
     spark.sql("drop table topics_raw.files")

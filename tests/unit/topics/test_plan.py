@@ -9,16 +9,9 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.topics import (
-    MESSAGES_A_BATCH,
-    Landed,
-    Partition,
-    Plan,
-    Range,
-    Topic,
-    plan,
-    read_settings,
-)
+from dbt_spark_cdc.topics.config import MESSAGES_A_BATCH, read_settings
+from dbt_spark_cdc.topics.partitions import Landed, Partition, Range, Topic
+from dbt_spark_cdc.topics.plan import Plan, plan
 
 A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -19,7 +19,7 @@ from dbt_spark_cdc.registry import (
     read_registry,
     registry_options,
 )
-from dbt_spark_cdc.topics import read_settings
+from dbt_spark_cdc.topics.config import read_settings
 from tests.registry import Registry as Server
 from tests.registry import running
 
