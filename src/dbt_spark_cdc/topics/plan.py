@@ -61,14 +61,7 @@ def plan(
     for name, topic in sorted(found.items()):
         is_other = name in ids and topic.id not in ids[name]
         if is_other:
-            losses.append(
-                Loss(
-                    f"{name} is {topic.id}",
-                    f"topic {name} was deleted and created again: its id was"
-                    f" {', '.join(sorted(ids[name]))} and is {topic.id}. What the former topic had"
-                    " after the last message that was landed is gone",
-                )
-            )
+            losses.append(_recreated(name, topic.id, ids[name]))
         for number, has in sorted(topic.partitions.items()):
             partition = Partition(name, number)
             after = landed.get(Landed(name, topic.id, number))
@@ -82,13 +75,8 @@ def plan(
             else:
                 unknown[partition] = has
     first = first_since(settings.since, unknown) if settings.since and unknown else settings.offsets
-    for partition, has in unknown.items():
-        start = starts[partition] = first.get(partition, has.earliest)
-        if not has.earliest <= start <= has.end:
-            problems.append(
-                f"starting_offsets: {partition.topic}/{partition.number} has offsets"
-                f" {has.earliest} to {has.end - 1}, and {start} is not one of them"
-            )
+    starts |= {one: first.get(one, has.earliest) for one, has in unknown.items()}
+    problems += _wrong_starts(unknown, starts)
     new = {
         partition: start
         for partition, start in starts.items()
@@ -128,6 +116,26 @@ def _missing_topics(
         f"the broker has no topic that matches `{settings.topics.pattern}`: correct `topics` in"
         " the model's configuration, or create one"
     ]
+
+
+def _wrong_starts(unknown: Mapping[Partition, Range], starts: Mapping[Partition, int]) -> list[str]:
+    """What is wrong with the offsets that the configuration gives partitions."""
+    return [
+        f"starting_offsets: {partition.topic}/{partition.number} has offsets"
+        f" {has.earliest} to {has.end - 1}, and {starts[partition]} is not one of them"
+        for partition, has in unknown.items()
+        if not has.earliest <= starts[partition] <= has.end
+    ]
+
+
+def _recreated(name: str, topic_id: str, former: Collection[str]) -> Loss:
+    """What is lost with a topic in whose place another one is."""
+    return Loss(
+        f"{name} is {topic_id}",
+        f"topic {name} was deleted and created again: its id was"
+        f" {', '.join(sorted(former))} and is {topic_id}. What the former topic had"
+        " after the last message that was landed is gone",
+    )
 
 
 def _loss(partition: Partition, after: int, has: Range) -> Loss | None:
