@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc import iceberg_writes
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
@@ -493,7 +493,7 @@ class TestWhatPeopleDo:
     @pytest.mark.soak
     def test_two_writers(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         """Somebody commits between the look at a table and our own commit."""
-        stage = iceberg.STAGED_AS
+        stage = iceberg_writes.STAGED_AS
         before = {table: lake.all_snapshots_of(table) for table in TABLES}
         execute = Cursor.execute
         acts: dict[str, str] = {}
@@ -537,7 +537,7 @@ class TestWhatPeopleDo:
     @pytest.mark.soak
     def test_a_build_that_dies(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         """Between staging and publishing, and right after publishing."""
-        publish = iceberg._publish
+        publish = iceberg_writes._publish
 
         def before(*arguments: Any) -> bool:
             raise RuntimeError("killed")
@@ -549,7 +549,7 @@ class TestWhatPeopleDo:
         for size, dying in enumerate((before, after)):
             lake.arrive((1, "U", 100 + size, None), (20 + size, "I", 1, "x"), (8, "D", None, None))
             with monkeypatch.context() as patch:
-                patch.setattr(iceberg, "_publish", dying)
+                patch.setattr(iceberg_writes, "_publish", dying)
                 lake.build(fails=True)
             lake.build()
             lake.check("remark")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
-from dbt.adapters.sparkcdc import iceberg, remote
+from dbt.adapters.sparkcdc import iceberg_images, remote
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.known import Known
@@ -42,7 +42,7 @@ class Handle:
         self.columns: dict[str, list[SparkColumn]] = {}
         self.places: dict[str, Place | None] = {}
         self.steps: list[str] = []
-        self.images: list[iceberg.Image] = []
+        self.images: list[iceberg_images.Image] = []
         self.shown_to: dict[str, int] = {}
         self.load: Load | None = None
 
@@ -62,7 +62,7 @@ class Handle:
         """Lets go of the images."""
         found, self.images = self.images, []
         self.shown_to.clear()
-        iceberg.forget_images(self.spark, found)
+        iceberg_images.forget_images(self.spark, found)
 
     def end_load(self) -> None:
         """Ends the report of the load that runs."""

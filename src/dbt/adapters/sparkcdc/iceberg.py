@@ -1,21 +1,14 @@
-"""Tables of Iceberg: their snapshots, and commits that nobody else came before."""
+"""Tables of Iceberg: their catalog, their types, their commits and their size."""
 
 from __future__ import annotations
 
 import itertools
 import re
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timezone
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
-
-from dbt.adapters.sparkcdc.cursor import literal
-from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES, MOST_SMALL_FILES
-from dbt.adapters.sparkcdc.settings_scope import scoped
-from dbt_common.exceptions import DbtRuntimeError
 
 # One version for each Spark that is supported: the jar's name has Spark's version, not Iceberg's.
 VERSION = "1.12.0"
@@ -23,8 +16,6 @@ CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 # Where a commit carries its checkpoint, in the summary of its snapshot.
 CHECKPOINT = "cdc.checkpoint"
 CHECKPOINT_SETTING = f"spark.sql.iceberg.snapshot-property.{CHECKPOINT}"
-STAGED_AS = "wap.id"
-STAGING = "write.wap.enabled"
 # What a commit without rows carries beside its checkpoint: the id of the last commit with rows,
 # whose snapshot may have expired, and the versions from that one on.
 FOLLOWS = "cdc.follows"
@@ -41,17 +32,6 @@ WIDER = {"int": "bigint", "float": "double"}
 # The catalog of files that are read by themselves: before and after a commit changed them.
 IMAGES = "cdc_images"
 IMAGES_CATALOG = "org.apache.iceberg.spark.SparkRewriteTableCatalog"
-# A file that has deletes beside it is rewritten without the deleted rows.
-COMPACTION = {
-    "delete-file-threshold": "1",
-    "min-input-files": "2",
-    "remove-dangling-deletes": "true",
-}
-# Commits between two compactions of a table.
-FEWEST_COMMITS = 16
-ATTEMPTS = 5
-# What Iceberg raises where somebody else committed first.
-CONFLICTS = ("ValidationException", "CommitFailedException")
 
 
 def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -226,14 +206,23 @@ def last_write(table: Any, maintenance: list[str]) -> str:
         table: See `load`.
         maintenance: Operations that change no rows.
     """
-    _, _, wrote = _last_state(table, maintenance)
+    _, _, wrote = last_state(table, maintenance)
     return f"{table.uuid().toString()} {wrote}"
 
 
-def _last_state(
+def last_state(
     table: Any, maintenance: Collection[str] = (REWRITE, NO_ROWS)
 ) -> tuple[str | None, list[int], str]:
-    """The newest checkpoint, and what the next commit without rows would say that it follows."""
+    """Returns the newest checkpoint, and what the next commit without rows says that it follows.
+
+    Args:
+        table: See `load`.
+        maintenance: Operations that change no rows.
+
+    Returns:
+        The checkpoint, the versions since the last commit with rows, that one included, and the id
+        of its snapshot.
+    """
     checkpoint, wrote = None, "none"
     versions: list[int] = []
     for commit in commits(table):
@@ -275,371 +264,3 @@ def files(table: Any) -> dict[str, int]:
             ("bytes", "files-size"),
         )
     }
-
-
-def compaction_pays(table: Any) -> bool:
-    """Returns whether a table has so many small files that putting them together pays.
-
-    A table of many partitions has many small files in any case: some commits have to be there since
-    the last time.
-
-    Args:
-        table: See `load`.
-    """
-    known = files(table)
-    small = known["data"] - known["bytes"] // LARGE_FILE_BYTES
-    if small + known["deletes"] < MOST_SMALL_FILES:
-        return False
-    latest = newest_commits(table, FEWEST_COMMITS)
-    return not any(commit["operation"] == REWRITE for commit in latest)
-
-
-def compact(spark: Any, execute: Callable[[str], Any], name: str) -> None:
-    """Puts the small files of a table together, and applies the deletes that stand beside them.
-
-    The checkpoint is committed once more after it, so that it stays when older snapshots expire.
-
-    Args:
-        spark: The session.
-        execute: Runs a statement.
-        name: The table's name in SQL.
-    """
-    catalog, _, table = name.replace("`", "").partition(".")
-    version = newest_commits(load(spark, name), 1)[0]["version"]
-    procedure = f"call {catalog}.system"
-    options = ", ".join(map(literal, itertools.chain(*COMPACTION.items())))
-    execute(f"{procedure}.rewrite_data_files(table => {literal(table)}, options => map({options}))")
-    execute(f"{procedure}.rewrite_manifests({literal(table)})")
-    checkpoint, _, _ = _last_state(load(spark, name))
-    if checkpoint:
-        commit_checkpoint(spark, name, checkpoint, version, repeats=True)
-
-
-def expire(execute: Callable[[str], Any], name: str, hours: int, dry_run: bool) -> int:
-    """Removes snapshots of a table that are older than some time, and files that belong to none.
-
-    Args:
-        execute: Runs a statement and returns its rows.
-        name: The table's name in SQL.
-        hours: The time.
-        dry_run: Whether only to look.
-
-    Returns:
-        How many files were removed; of a dry run, how many snapshots are older and how many files
-        belong to none.
-    """
-    catalog, _, table = name.replace("`", "").partition(".")
-    procedure = f"call {catalog}.system"
-    (then,) = execute(f"select string(current_timestamp() - interval {hours} hours)")[0]
-    older = f"table => {literal(table)}, older_than => timestamp {literal(then)}"
-    if dry_run:
-        older_ones = f"select count(*) - 1 from {name}.snapshots where committed_at < timestamp"
-        expired = max(0, execute(f"{older_ones} {literal(then)}")[0][0])
-    else:
-        counts = execute(f"{procedure}.expire_snapshots({older}, retain_last => 1)")[0]
-        expired = sum(int(count or 0) for count in counts)
-    orphans = execute(f"{procedure}.remove_orphan_files({older}, dry_run => {dry_run})")
-    return expired + len(orphans)
-
-
-def roll_back(table: Any, snapshot: int) -> None:
-    """Makes an older snapshot the current one again.
-
-    Args:
-        table: See `load`.
-        snapshot: Its id.
-    """
-    table.manageSnapshots().rollbackTo(snapshot).commit()
-
-
-def commit_checkpoint(
-    spark: Any,
-    name: str,
-    checkpoint: str,
-    version: int | None,
-    *,
-    repeats: bool = False,
-    merges: bool = False,
-) -> bool:
-    """Writes a checkpoint in a commit without rows.
-
-    Args:
-        spark: The session.
-        name: The table's name in SQL.
-        checkpoint: Its text.
-        version: The version since which nobody else may have written; None for one that says of
-            nothing that it was read.
-        repeats: Whether it is the checkpoint that the table has.
-        merges: Whether the commit leaves out manifests of which no file is left.
-
-    Returns:
-        False if somebody else wrote. Nothing was committed then.
-    """
-    for _ in range(ATTEMPTS):
-        table = load(spark, name)
-        if version is not None and not is_alone(table, version, (REWRITE, NO_ROWS)):
-            return False
-        _, versions, wrote = _last_state(table)
-        head = table.currentSnapshot()
-        stage = uuid.uuid4().hex
-        append = table.newAppend() if merges else table.newFastAppend()
-        append.set(CHECKPOINT, checkpoint).set(STAGED_AS, stage)
-        append.set(FOLLOWS, " ".join([wrote, *map(str, versions)]))
-        append.set(REPEATS, str(repeats).lower()).stageOnly().commit()
-        if _publish(spark, table, stage, None if head is None else head.snapshotId()):
-            return True
-    return False
-
-
-def write_alone(
-    spark: Any,
-    name: str,
-    run: Callable[[], None],
-    version: int,
-    checkpoint: str,
-    maintenance: list[str],
-) -> bool:
-    """Runs a statement that writes a table if the table is still what the rows were computed from.
-
-    The statement only stages its snapshot. It becomes the table's current one by a change of the
-    table's metadata that the catalog refuses if anything else changed them in between.
-
-    Args:
-        spark: The session.
-        name: The table's name in SQL.
-        run: Runs the statement.
-        version: The version of the table that the rows were computed from.
-        checkpoint: What the commit carries.
-        maintenance: Operations that change no rows.
-
-    Returns:
-        False if somebody else wrote since that version. Nothing was written then.
-    """
-    table = load(spark, name)
-    if not is_alone(table, version, maintenance):
-        return False
-    if table.properties().get(STAGING) != "true":
-        table.updateProperties().set(STAGING, "true").commit()
-    stage = uuid.uuid4().hex
-    try:
-        with scoped(spark, {f"spark.{STAGED_AS}": stage, CHECKPOINT_SETTING: checkpoint}):
-            run()
-    except DbtRuntimeError as exc:
-        if not is_conflict(exc):
-            raise
-        _forget(spark, load(spark, name), stage)
-        return False
-    table = load(spark, name)
-    head = table.currentSnapshot()
-    if not is_alone(table, version, maintenance):
-        _forget(spark, table, stage)
-        return False
-    return _publish(spark, table, stage, None if head is None else head.snapshotId())
-
-
-def is_conflict(exc: Exception) -> bool:
-    """Returns whether a statement failed because somebody else committed first.
-
-    Args:
-        exc: What it raised.
-    """
-    return any(name in str(exc) for name in CONFLICTS)
-
-
-def is_alone(table: Any, version: int, maintenance: Collection[str]) -> bool:
-    """Returns whether nobody has written rows of a table since a version.
-
-    Args:
-        table: See `load`.
-        version: The version.
-        maintenance: Operations that change no rows.
-    """
-    later, is_all = commits_since(table, version)
-    return is_all and all(
-        commit["operation"] in maintenance and (commit["repeats"] or not commit["userMetadata"])
-        for commit in later
-    )
-
-
-def _publish(spark: Any, table: Any, stage: str, parent: int | None) -> bool:
-    """Makes a staged snapshot the current one, if it and the table follow the same snapshot."""
-    metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
-    for _ in range(ATTEMPTS):
-        operations = table.operations()
-        base = operations.refresh()
-        staged = _staged(base, stage)
-        if staged is None:
-            raise DbtRuntimeError(
-                f"cdc: the table property {STAGING} of {table.name()} was turned off during this"
-                " build, so that its rows were committed at once. Run it again with --full-refresh."
-            )
-        head = base.currentSnapshot()
-        if not staged.parentId() == parent == (None if head is None else head.snapshotId()):
-            break
-        changed = metadata.buildFrom(base).setBranchSnapshot(staged.snapshotId(), "main").build()
-        # Other metadata, such as a comment, may have changed meanwhile: that is no other writer.
-        if _replaced(operations, base, changed):
-            return True
-    _forget(spark, table, stage)
-    return False
-
-
-def _forget(spark: Any, table: Any, stage: str) -> None:
-    """Removes a staged snapshot; `expire` removes its files, which belong to no snapshot then."""
-    metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
-    for _ in range(ATTEMPTS):
-        operations = table.operations()
-        base = operations.refresh()
-        staged = _staged(base, stage)
-        if staged is None:
-            return
-        gone = spark._jvm.java.util.ArrayList()
-        gone.add(staged)
-        if _replaced(operations, base, metadata.buildFrom(base).removeSnapshots(gone).build()):
-            return
-
-
-def _staged(base: Any, stage: str) -> Any:
-    """The snapshot that was staged under a name; None where there is none."""
-    return next((s for s in base.snapshots() if s.summary().get(STAGED_AS) == stage), None)
-
-
-def _replaced(operations: Any, base: Any, changed: Any) -> bool:
-    """Replaces the metadata of a table, unless somebody else did so first."""
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        operations.commit(base, changed)
-        return True
-    except Py4JJavaError as exc:
-        if "CommitFailedException" not in str(exc.java_exception.toString()):
-            raise
-        return False
-
-
-@dataclass(frozen=True)
-class Image:
-    """The rows of the files that a commit changed, as they were before or after it.
-
-    Attributes:
-        name: What they are called in the catalog `IMAGES`.
-        table: The table that they are of.
-        version: The commit's version.
-        timestamp: When it was made.
-        is_before: Whether these are the rows before it.
-    """
-
-    name: str
-    table: Any
-    version: int
-    timestamp: datetime
-    is_before: bool
-
-
-def images(spark: Any, name: str, first: int, last: int) -> list[Image]:
-    """Shows what commits of a table changed, as tables of the catalog `IMAGES`.
-
-    Rows that a commit left as they are can be among both images: files are read as a whole.
-
-    Args:
-        spark: The session.
-        name: The table's name in SQL.
-        first: The first version whose changes are wanted; 0 for all there are.
-        last: The last one.
-
-    Returns:
-        The images, until `forget_images`.
-
-    Raises:
-        DbtRuntimeError: Snapshots that are needed have expired.
-    """
-    table = load(spark, name)
-    found: list[Image] = []
-    for commit in commits(table):
-        follows = commit["follows"]
-        if (
-            commit["version"] < first
-            or commit["id"] is None
-            or (follows and int(follows[0]) < first)
-        ):
-            break
-        snapshot = table.snapshot(commit["id"])
-        parent = snapshot.parentId()
-        if parent is not None and table.snapshot(parent) is None:
-            left = found[-1].version if found else commit["version"] + 1
-            raise DbtRuntimeError(
-                f"The changes of {name} before version {left} are gone: Iceberg snapshots expired."
-                f" The first version that is left is {left}, and version {first} was asked for."
-                f" Read from there, `from_version={left}`; an incremental model is built again with"
-                " --full-refresh then, and its changes do not add up to the whole table any more."
-            )
-        if commit["version"] > last or commit["operation"] in (REWRITE, NO_ROWS):
-            continue
-        changed = _changed_files(spark, table, snapshot)
-        for is_before, of in ((True, parent), (False, commit["id"])):
-            tasks = [] if of is None else _tasks(spark, table, of, changed)
-            if tasks:
-                own = uuid.uuid4().hex
-                _scan_sets(spark).stageTasks(table, own, tasks)
-                _table_cache(spark).add(own, table)
-                found.append(Image(own, table, commit["version"], commit["timestamp"], is_before))
-    return found
-
-
-def forget_images(spark: Any, found: Iterable[Image]) -> None:
-    """Lets go of images.
-
-    Args:
-        spark: The session.
-        found: See `images`.
-    """
-    for image in found:
-        _scan_sets(spark).removeTasks(image.table, image.name)
-        _table_cache(spark).remove(image.name)
-
-
-def _changed_files(spark: Any, table: Any, snapshot: Any) -> set[str] | None:
-    """The data files that a commit added, removed or put deletes beside; None where all may be."""
-    util = getattr(spark._jvm, "org.apache.iceberg.util.ContentFileUtil")
-    files = table.io()
-    changed = {
-        str(file.location())
-        for of in (snapshot.addedDataFiles(files), snapshot.removedDataFiles(files))
-        for file in of
-    }
-    for of in (snapshot.addedDeleteFiles(files), snapshot.removedDeleteFiles(files)):
-        for file in of:
-            target = util.referencedDataFileLocation(file)
-            if target is None:
-                return None
-            changed.add(str(target))
-    return changed
-
-
-def _tasks(spark: Any, table: Any, snapshot: int, changed: set[str] | None) -> Any:
-    """What reads the changed files as they are in a snapshot."""
-    tasks = spark._jvm.java.util.ArrayList()
-    planned = table.newScan().useSnapshot(snapshot).planFiles()
-    try:
-        iterator = planned.iterator()
-        while iterator.hasNext():
-            task = iterator.next()
-            if changed is None or str(task.file().location()) in changed:
-                tasks.add(task)
-    finally:
-        planned.close()
-    return tasks
-
-
-def _scan_sets(spark: Any) -> Any:
-    return getattr(spark._jvm, "org.apache.iceberg.spark.ScanTaskSetManager").get()
-
-
-def _table_cache(spark: Any) -> Any:
-    """Iceberg's cache of tables. py4j finds no static method that has a namesake of an object."""
-    java = spark._jvm.java.lang
-    loader = java.Thread.currentThread().getContextClassLoader()
-    kind = java.Class.forName("org.apache.iceberg.spark.SparkTableCache", True, loader)
-    gateway = spark.sparkContext._gateway
-    get = kind.getMethod("get", gateway.new_array(java.Class, 0))
-    return get.invoke(None, gateway.new_array(java.Object, 0))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc import iceberg, iceberg_writes
 from dbt.adapters.sparkcdc.cursor import literal, quoted
 from dbt.adapters.sparkcdc.erasure import remove_empty_folders
 from dbt.adapters.sparkcdc.places import local_folder
@@ -187,7 +187,7 @@ def forget_past(spark: Any, name: str, checkpoint: str) -> int:
     if table.currentSnapshot() is not None:
         # Manifests keep the bounds of files that are gone until they are written again.
         table.rewriteManifests().clusterBy(_constant(spark, "all")).commit()
-    if not iceberg.commit_checkpoint(spark, name, checkpoint, None, merges=True):
+    if not iceberg_writes.commit_checkpoint(spark, name, checkpoint, None, merges=True):
         raise DbtRuntimeError(f"cdc: {name} is written by somebody else. Run cdc_erase again.")
     table = iceberg.load(spark, name)
     head = table.currentSnapshot().snapshotId()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc import iceberg, iceberg_images, iceberg_writes
 from dbt.adapters.sparkcdc.cursor import quoted
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 
@@ -15,8 +15,8 @@ class IcebergMethods(TableMethods):
 
     @available.parse_none
     def commit_checkpoint(self, table: str, checkpoint: str, version: int | None) -> bool:
-        """Writes a checkpoint to a table of Iceberg: see `iceberg.commit_checkpoint`."""
-        return iceberg.commit_checkpoint(self._spark, table, checkpoint, version)
+        """Writes a checkpoint to a table of Iceberg: see `iceberg_writes.commit_checkpoint`."""
+        return iceberg_writes.commit_checkpoint(self._spark, table, checkpoint, version)
 
     @available.parse_none
     def iceberg_files(self, table: str) -> dict[str, int]:
@@ -25,20 +25,20 @@ class IcebergMethods(TableMethods):
 
     @available.parse_none
     def compact_iceberg(self, table: str) -> None:
-        """See `iceberg.compact`."""
-        iceberg.compact(self._spark, self.execute, table)
+        """See `iceberg_writes.compact`."""
+        iceberg_writes.compact(self._spark, self.execute, table)
 
     @available.parse_none
     def expire_iceberg(self, table: str, hours: int, dry_run: bool) -> int:
-        """See `iceberg.expire`."""
-        return iceberg.expire(
+        """See `iceberg_writes.expire`."""
+        return iceberg_writes.expire(
             lambda sql: self.execute(sql, fetch=True)[1].rows, table, hours, dry_run
         )
 
     @available.parse_none
     def roll_back_iceberg(self, table: str, snapshot: int) -> None:
-        """See `iceberg.roll_back`."""
-        iceberg.roll_back(self._iceberg(table), snapshot)
+        """See `iceberg_writes.roll_back`."""
+        iceberg_writes.roll_back(self._iceberg(table), snapshot)
 
     @available.parse_none
     def iceberg_images(self, table: str, first: int, last: int | None) -> list[dict[str, Any]]:
@@ -46,17 +46,17 @@ class IcebergMethods(TableMethods):
 
         Args:
             table: Its name in SQL.
-            first: See `iceberg.images`, with the other argument.
+            first: See `iceberg_images.images`, with the other argument.
             last: The last version whose changes are wanted; None for the newest one.
 
         Returns:
             `relation`: the rows of files before or after a commit changed them. `is_before`,
-            `version`, `timestamp`: see `iceberg.Image`.
+            `version`, `timestamp`: see `iceberg_images.Image`.
         """
         handle = self._handle
         if last is None:
             last = iceberg.newest_commits(self._iceberg(table), 1)[0]["version"]
-        found = iceberg.images(handle.spark, table, first, last)
+        found = iceberg_images.images(handle.spark, table, first, last)
         handle.images += found
         handle.shown_to[table] = last
         return [

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.base.relation import BaseRelation
-from dbt.adapters.sparkcdc import iceberg, steps
+from dbt.adapters.sparkcdc import iceberg_writes, steps
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.cursor import literal
 from dbt.adapters.sparkcdc.delta_log import compaction_pays, written_alone
@@ -50,7 +50,7 @@ class WriteMethods(TableMethods):
 
         Delta refuses a second transaction of the same application and number, and skips a later
         one: with the table's version as the number, of two writers that read the same version one
-        writes. For tables of Iceberg see `iceberg.write_alone`.
+        writes. For tables of Iceberg see `iceberg_writes.write_alone`.
 
         Args:
             table: Its name in SQL.
@@ -108,13 +108,15 @@ class WriteMethods(TableMethods):
             with self._running(sql, self._settings_of(interpreted)):
                 pass
 
-        alone = iceberg.write_alone(self._spark, table, write, version, checkpoint, maintenance)
-        if alone and iceberg.compaction_pays(self._iceberg(table)):
+        alone = iceberg_writes.write_alone(
+            self._spark, table, write, version, checkpoint, maintenance
+        )
+        if alone and iceberg_writes.compaction_pays(self._iceberg(table)):
             try:
-                iceberg.compact(self._spark, self.execute, table)
+                iceberg_writes.compact(self._spark, self.execute, table)
             except DbtRuntimeError as exc:
                 # Somebody else writes: the next batch compacts.
-                if not iceberg.is_conflict(exc):
+                if not iceberg_writes.is_conflict(exc):
                     raise
         return alone
 
