@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dbt_spark_cdc.capture.folder import State
 from dbt_spark_cdc.capture.lsn import format_lsn, parse_lsn
-from dbt_spark_cdc.capture.options import ALL, Options
+from dbt_spark_cdc.capture.options import ALL, Options, Wanted
 from dbt_spark_cdc.capture.problems import (
     CaptureProblem,
     ChangesLost,
@@ -49,6 +49,22 @@ REFUSED = (
     *("certificate", "server does not support SSL", "is not permitted to log in"),
     *("must be superuser or replication role", "invalid "),
 )
+# The relations of some schemas: identity, kind, whether they are logged, and what the log says of
+# updates and deletes.
+RELATIONS = """
+    select c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text,
+        c.relpersistence::text,
+        case c.relreplident
+            when 'f' then true
+            when 'n' then false
+            when 'd' then exists (select from pg_index where indrelid = c.oid and indisprimary)
+            else exists (select from pg_index where indrelid = c.oid and indisreplident)
+        end,
+        has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname = any (%s)
+    order by n.nspname, c.relname
+"""
 
 
 @dataclass(frozen=True)
@@ -232,6 +248,10 @@ def server_position(connection: psycopg.Connection) -> int:
 def check_database(connection: psycopg.Connection, options: Options) -> list[Table]:
     """Checks server and tables.
 
+    Args:
+        connection: A connection to the database.
+        options: The command's.
+
     Returns:
         The tables that are captured.
 
@@ -245,62 +265,68 @@ def check_database(connection: psycopg.Connection, options: Options) -> list[Tab
             f"wal_level is {level[0] if level else '?'}. Let an administrator run: alter system "
             "set wal_level = logical; and restart the server."
         )
-    rows = connection.execute(
-        """
-        select c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text,
-            c.relpersistence::text,
-            case c.relreplident
-                when 'f' then true
-                when 'n' then false
-                when 'd' then exists (select from pg_index where indrelid = c.oid and indisprimary)
-                else exists (select from pg_index where indrelid = c.oid and indisreplident)
-            end,
-            has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
-        from pg_class c join pg_namespace n on n.oid = c.relnamespace
-        where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname = any (%s)
-        order by n.nspname, c.relname
-        """,
-        ([wanted.schema for wanted in options.tables],),
-    ).fetchall()
-    kinds = {(row[1], row[2]): (row[3], row[4]) for row in rows}
+    schemas = [wanted.schema for wanted in options.tables]
+    rows = connection.execute(RELATIONS, (schemas,)).fetchall()
     tables = [
         Table(oid, schema, name, identified, readable)
         for oid, schema, name, kind, kept, identified, readable in rows
         if kind == "r" and kept == "p" and options.wants(schema, name)
     ]
-    for wanted in options.tables:
-        if wanted.table == ALL:
-            if not any(wanted.covers(table.schema, table.name) for table in tables):
-                problems.append(f"--table {wanted}: the schema has no tables, or is not there.")
-            continue
-        kind = kinds.get((wanted.schema, wanted.table))
-        if kind is None:
-            problems.append(f"--table {wanted}: there is no such table.")
-        elif kind[0] == "p":
-            problems.append(
-                f"--table {wanted}: it is partitioned, and its changes carry the names of the "
-                f"partitions. Name these, or '{wanted.schema}.*'."
-            )
-        elif kind[0] != "r":
-            problems.append(f"--table {wanted}: it is not a table, so its changes are not logged.")
-        elif kind[1] != "p":
-            problems.append(f"--table {wanted}: it is not logged (unlogged or temporary).")
-    for table in tables:
-        known = any(wanted.covers(table.schema, table.name) for wanted in options.insert_only)
-        if not table.identified and not known:
-            problems.append(
-                f"{table} has no primary key and no replica identity: updates and deletes would be "
-                f"lost. Run: alter table {table} replica identity full; or, where rows are only "
-                f"inserted, name it with --insert-only {table}."
-            )
+    kinds = {(row[1], row[2]): (row[3], row[4]) for row in rows}
+    problems += [
+        f"--table {wanted}: {problem}"
+        for wanted in options.tables
+        if (problem := _problem_of(wanted, tables, kinds))
+    ]
+    problems += [
+        f"{table} has no primary key and no replica identity: updates and deletes would be "
+        f"lost. Run: alter table {table} replica identity full; or, where rows are only "
+        f"inserted, name it with --insert-only {table}."
+        for table in tables
+        if not table.identified
+        and not any(wanted.covers(table.schema, table.name) for wanted in options.insert_only)
+    ]
     problems += check_folders(options, [(table.schema, table.name) for table in tables])
     if problems:
         raise Misconfigured("\n  - ".join(["The capture cannot begin.", *problems]))
     return tables
 
 
+def _problem_of(
+    wanted: Wanted, tables: Sequence[Table], kinds: Mapping[tuple[str, str], tuple[str, str]]
+) -> str | None:
+    """Why a wanted table, or schema, cannot be captured; None where it can.
+
+    Args:
+        wanted: What the command names.
+        tables: The tables that can be.
+        kinds: Kind and persistence of all relations, by schema and name, as PostgreSQL has them.
+    """
+    if wanted.table == ALL:
+        has_any = any(wanted.covers(table.schema, table.name) for table in tables)
+        return None if has_any else "the schema has no tables, or is not there."
+    if (wanted.schema, wanted.table) not in kinds:
+        return "there is no such table."
+    kind, persistence = kinds[wanted.schema, wanted.table]
+    if kind == "p":
+        return (
+            "it is partitioned, and its changes carry the names of the "
+            f"partitions. Name these, or '{wanted.schema}.*'."
+        )
+    if kind != "r":
+        return "it is not a table, so its changes are not logged."
+    if persistence != "p":
+        return "it is not logged (unlogged or temporary)."
+    return None
+
+
 def check_folders(options: Options, tables: Sequence[tuple[str, str]]) -> list[str]:
-    """Returns what is wrong with the folders of tables."""
+    """Returns what is wrong with the folders of tables.
+
+    Args:
+        options: The command's.
+        tables: Schema and name of each.
+    """
     problems = []
     folders = defaultdict(list)
     for schema, table in tables:
@@ -361,27 +387,7 @@ def next_step(
             f"{database}."
         )
     if state is None or state.position is None:
-        if state and not options.snapshot:
-            raise Misconfigured(
-                "A snapshot was begun and not finished. Run the command with --snapshot; it starts "
-                "over."
-            )
-        if options.snapshot and slot and not state:
-            raise Misconfigured(
-                f"The slot {name} already exists, so a snapshot would not fit its position. "
-                f"Drop it (select pg_drop_replication_slot('{name}')), name another, or leave out "
-                "--snapshot."
-            )
-        if options.snapshot:
-            return "snapshot"
-        if slot is None and not options.create_slot:
-            raise Misconfigured(
-                f"There is no slot {name}. --snapshot makes it and begins with the rows that the "
-                "tables hold; --create-slot makes it and captures what changes from now on."
-            )
-        if slot:
-            _check_valid(slot, name)
-        return "adopt" if slot else "create"
+        return _first_step(state, slot, options)
     if state.system != system:
         raise ChangesLost(
             lost(name, f"the files are of the server {state.system}, and this one is {system}.")
@@ -407,6 +413,32 @@ def next_step(
             )
         )
     return "stream"
+
+
+def _first_step(state: State | None, slot: Slot | None, options: Options) -> str:
+    """What `next_step` decides where the folder has no position yet."""
+    name = options.slot
+    if state and not options.snapshot:
+        raise Misconfigured(
+            "A snapshot was begun and not finished. Run the command with --snapshot; it starts "
+            "over."
+        )
+    if options.snapshot and slot and not state:
+        raise Misconfigured(
+            f"The slot {name} already exists, so a snapshot would not fit its position. "
+            f"Drop it (select pg_drop_replication_slot('{name}')), name another, or leave out "
+            "--snapshot."
+        )
+    if options.snapshot:
+        return "snapshot"
+    if slot is None and not options.create_slot:
+        raise Misconfigured(
+            f"There is no slot {name}. --snapshot makes it and begins with the rows that the "
+            "tables hold; --create-slot makes it and captures what changes from now on."
+        )
+    if slot:
+        _check_valid(slot, name)
+    return "adopt" if slot else "create"
 
 
 def _check_valid(slot: Slot, name: str) -> None:
