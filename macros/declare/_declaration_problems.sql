@@ -1,4 +1,4 @@
-{#- Everything that is wrong with a declaration, each with its way out. Empty where it is sound. -#}
+{#- Everything that is wrong with a declaration, each with its remedy. Empty where it is sound. -#}
 
 {% macro _declaration_problems(declaration, given) -%}
     {%- set d = declaration -%}
@@ -6,7 +6,8 @@
     {%- set at = d.table ~ " (" ~ d.file ~ "): " -%}
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
-        "changed_columns", "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only", "key_changes", "partition_by", "on_bad_event", "payload", "where",
+        "changed_columns", "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only",
+        "key_changes", "partition_by", "on_bad_event", "payload", "where",
         "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
         "mask", "mask_salt", "bootstrap",
     ] -%}

@@ -146,7 +146,8 @@ from opened_messages
     {%- set source = [] -%}
     {%- for field in cdc._debezium_source_fields() -%}{%- do source.append(field ~ ": string") -%}{%- endfor -%}
     {%- set schema = "op string, before string, after string, filter string, "
-        ~ "updateDescription struct<removedFields: array<string>, updatedFields: string, truncatedArrays: array<struct<field: string>>>, source struct<" ~ (source | join(", "))
+        ~ "updateDescription struct<removedFields: array<string>, updatedFields: string, "
+        ~ "truncatedArrays: array<struct<field: string>>>, source struct<" ~ (source | join(", "))
         ~ ">, transaction struct<total_order: string>, _corrupt_record string" -%}
     {%- set columns = [] -%}
     {%- for column in cdc._hashed_columns(d) -%}
@@ -273,8 +274,8 @@ from opened_messages
 {#-
     The position, by what the connector gives: PostgreSQL (last commit before the transaction, lsn), MySQL (binlog file, offset,
     row), SQL Server and Db2 (commit lsn, change lsn, serial number), Oracle (commit SCN, SCN, rs_id, ssn), our own exports (commit of
-    the table, deletes first), MongoDB (time of the operation log, order in that second). In PostgreSQL transactions overlap, so that the lsn alone would not order them as they were
-    committed.
+    the table, deletes first), MongoDB (time of the operation log, order in that second). In PostgreSQL transactions overlap, so
+    that the lsn alone would not order them as they were committed.
 -#}
 {% macro _debezium_position() -%}
     {%- set n = {} -%}

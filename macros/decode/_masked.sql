@@ -82,7 +82,8 @@ from (
     {%- set length = adapter.environment_length(d.mask_salt) -%}
     {%- if length is not none and length < cdc._least_salt() -%}
         {{ return(d.table ~ " (" ~ d.file ~ "): `mask` needs a salt of " ~ cdc._least_salt() ~ " characters or more, and the"
-            ~ " environment variable " ~ d.mask_salt ~ " has " ~ length ~ ". Set it to a random text that you keep secret, or name another variable in `mask_salt`.") }}
+            ~ " environment variable " ~ d.mask_salt ~ " has " ~ length
+            ~ ". Set it to a random text that you keep secret, or name another variable in `mask_salt`.") }}
     {%- endif -%}
     {{ return(none) }}
 {%- endmacro %}

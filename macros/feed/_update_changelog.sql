@@ -31,7 +31,7 @@
         {%- set changes_sql = cdc._row_changes(above, writes | min, now) -%}
     {%- endif -%}
     {%- set spec = {"relation": target, "is_large": true} -%}
-    {%- set few = cdc._is_small(source) -%}
+    {%- set few = not cdc._is_large(source) -%}
     {%- set changes = cdc._step(spec, "changelog", changes_sql, few) -%}
     {%- set d = cdc._upstream_declaration(above) -%}
     {%- set types = cdc._table_types(changes.relation) -%}

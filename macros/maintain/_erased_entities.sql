@@ -152,8 +152,8 @@ where takers._ended_entity_id is not null
     {%- endset -%}
     {%- set takers = run_query(asked).rows[0][0] -%}
     {%- if takers -%}
-        {%- do cdc._refuse_operation("cdc_erase", d.table, [takers ~ (" row" if takers == 1 else " rows") ~ " to be erased ended another row by taking its"
-            ~ " key: no other event tells that it ended, and it would come back. Wait for the event that ended it, or erase that row as"
+        {%- do cdc._refuse_operation("cdc_erase", d.table, [takers ~ (" row" if takers == 1 else " rows")
+            ~ " to be erased ended another row by taking its key: no other event tells that it ended, and it would come back. Wait for the event that ended it, or erase that row as"
             ~ " well (`_ended_entity_id` in " ~ resolver ~ " names it)."]) -%}
     {%- endif -%}
 {%- endmacro %}
@@ -196,7 +196,8 @@ where __cdc_is_erased or __cdc_is_named
     {%- if mixed -%}
         {%- set events = " event stands" if mixed == 1 else " events stand" -%}
         {%- do cdc._refuse_operation("cdc_erase", d.table, [mixed ~ events ~ " at a position of a key that both a row to be"
-            ~ " erased and another one have: no list could tell whose it is. Erase the other row as well; `dbt-spark-cdc explain` shows the rows of a key."]) -%}
+            ~ " erased and another one have: no list could tell whose it is. Erase the other row as well; `dbt-spark-cdc explain` shows"
+            ~ " the rows of a key."]) -%}
     {%- endif -%}
 {%- endmacro %}
 

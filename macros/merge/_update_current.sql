@@ -58,7 +58,7 @@
         {{ return("nothing new") }}
     {%- endif -%}
     {%- set published = cdc._published_changes(history, writes) if reads_changes else none -%}
-    {%- set few = published is not none or (reads_changes and cdc._is_small(history)) -%}
+    {%- set few = published is not none or (reads_changes and not cdc._is_large(history)) -%}
     {%- set changes = published -%}
     {%- set predicates = [] -%}
     {%- if reads_changes and not published and cdc._has_feed(history, checkpoint.version) -%}
@@ -76,8 +76,13 @@
         ) -%}
     {%- endif -%}
     {%- set outcome = cdc._write_current(spec, node, changes, {
-        "version": version, "names": names, "position": position, "few": few, "selected": cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) if published,
-        "checkpoint": checkpoint, "predicates": predicates,
+        "version": version,
+        "names": names,
+        "position": position,
+        "few": few,
+        "selected": cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) if published,
+        "checkpoint": checkpoint,
+        "predicates": predicates,
     }) -%}
     {%- do cdc._drop_steps() -%}
     {{ return(outcome) }}
@@ -258,11 +263,6 @@
 
 {% macro sparkcdc__feed_step(spec, history, since, sql, few) -%}
     {{ return(adapter.step_if_it_can("changes", sql, few, few and not spec.is_large)) }}
-{%- endmacro %}
-
-
-{% macro _is_small(relation) -%}
-    {{ return(not cdc._is_large(relation)) }}
 {%- endmacro %}
 
 

@@ -1,7 +1,7 @@
 {#-
     The checkpoint of a table says how far it has read. It is metadata of the table's own commit, so that it can never be ahead of the
-    rows: user metadata with Delta, a property of the snapshot with Iceberg. It names its table: one that another table's write picked up from a shared session is ignored. A lost checkpoint
-    only costs reading again, for every step gives the same result when repeated.
+    rows: user metadata with Delta, a property of the snapshot with Iceberg. It names its table: one that another table's write picked up
+    from a shared session is ignored. A lost checkpoint only costs reading again, for every step gives the same result when repeated.
 
     It stays in the session behind a build's statement that created a table, or failed. Whoever changes the table in that session makes a
     commit that carries it, too: a checkpoint therefore names the operation that it was made for, and is ignored in commits of others.

@@ -11,7 +11,7 @@
 {%- endmacro %}
 
 
-{#- What tells the last commit of a table, upkeep apart, from all others; none where only a Spark job could tell. -#}
+{#- What tells the last commit of a table that wrote rows from all others; none where only a Spark job could tell. -#}
 {% macro _last_commit(relation) -%}
     {{ return(adapter.dispatch("last_commit", "cdc")(relation)) }}
 {%- endmacro %}

@@ -12,7 +12,8 @@
     {#- Bytes that are no UTF-8 cannot be written as a literal. -#}
     {%- set is_readable = "bool_and(coalesce(is_valid_utf8(" ~ name ~ "), true))" -%}
     {{ return(
-        "if(" ~ is_readable ~ ", to_json(struct(cast(min(" ~ cdc._quoted(key) ~ ") as string) as low, cast(max(" ~ cdc._quoted(key) ~ ") as string) as high, "
+        "if(" ~ is_readable ~ ", to_json(struct(cast(min(" ~ cdc._quoted(key) ~ ") as string) as low, "
+        ~ "cast(max(" ~ cdc._quoted(key) ~ ") as string) as high, "
         ~ "if(count(*) <= " ~ cdc._listed_keys() ~ ", (select array_sort(collect_set(" ~ name ~ ")) from (select * from " ~ relation
         ~ " limit " ~ cdc._listed_keys() ~ ") as listed_rows), null) as listed)), null)"
     ) }}

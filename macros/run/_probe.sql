@@ -87,7 +87,7 @@
 {%- endmacro %}
 
 
-{#- Up to how many raw rows the tables that they do not concern are passed by without a note. -#}
+{#- Up to how many raw rows that are not theirs tables are skipped without a new checkpoint. -#}
 {% macro _rows_without_checkpoint() -%}
     {{ return(100000) }}
 {%- endmacro %}

@@ -162,14 +162,22 @@
     {%- set follows = "_entity_id" in types -%}
     {%- if declaration and declaration.key_changes != follows -%}
         {%- do problems.append(node.name ~ ": " ~ declaration.table ~ " declares `key_changes: "
-            ~ declaration.key_changes | string | lower ~ "`, and the relation has " ~ ("an" if follows else "no") ~ " `_entity_id`. Where keys change, snapshot a Python model"
-            ~ " whose body is `resolve_keys(dbt, session, dbt.ref(...))`, else the staging model itself.") -%}
+            ~ declaration.key_changes | string | lower ~ "`, and the relation has " ~ ("an" if follows else "no")
+            ~ " `_entity_id`. Where keys change, snapshot a Python model whose body is `resolve_keys(dbt, session, dbt.ref(...))`,"
+            ~ " else the staging model itself.") -%}
     {%- endif -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
     {%- endif -%}
 
     {#- A row that is followed through its keys is folded by its entity; the keys are values of it like others. -#}
+    {%- if follows -%}
+        {%- set ended = {"_entity_id": "_ended_entity_id"} -%}
+    {%- elif declaration and declaration.traits.columns -%}
+        {%- set ended = {} -%}
+    {%- else -%}
+        {%- set ended = cdc._old_keys(keys, types) -%}
+    {%- endif -%}
     {{ return({
         "relation": relation,
         "tombstones": cdc._tombstones_of(relation),
@@ -192,7 +200,7 @@
         "event_types": none,
         "time": "_ts" if "_ts" in types else "_seq",
         "follows": keys if follows else [],
-        "ended": {"_entity_id": "_ended_entity_id"} if follows else cdc._old_keys(keys, types) if not (declaration and declaration.traits.columns) else {},
+        "ended": ended,
         "arrival": "_resolved" if follows else "_arrived",
         "events_sql": events_sql,
         "declaration": declaration,

@@ -307,10 +307,10 @@ class _Row:
     def _say(self, text: str) -> None:
         self.problems.append(self.at + text)
 
-    def _identifier(self, cell: str, way_out: str) -> str:
+    def _identifier(self, cell: str, remedy: str) -> str:
         name = self.cells[cell]
         if not name:
-            self._say(f"no `{cell}`. {way_out}")
+            self._say(f"no `{cell}`. {remedy}")
         elif not words.is_identifier(name):
             self._say(
                 f"`{cell}` is `{name}`, which is not a valid name. Use letters, digits and "

@@ -187,7 +187,9 @@ def _jars(parameters: Mapping[str, str]) -> Check:
     found = jars.cached_jars(wanted)
     if found:
         return Check("jars", OK, f"{len(found)} in {found[0].parent}")
-    return Check("jars", WARNING, f"{', '.join(wanted)} are not in the cache", jars.way_out(wanted))
+    return Check(
+        "jars", WARNING, f"{', '.join(wanted)} are not in the cache", jars.how_to_get(wanted)
+    )
 
 
 def _memory(parameters: Mapping[str, str]) -> Check:

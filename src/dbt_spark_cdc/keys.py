@@ -255,10 +255,10 @@ def _new_events(events: DataFrame, known: DataFrame | None, read_to: int | None)
         events = events.where(f"_arrived is null or _arrived > {read_to}")
     new = events.localCheckpoint()
     copies = new.groupBy("_event_id").agg(F.count("*").alias("_copies"))
-    count, doubled = copies.agg(F.count("*"), F.count_if(F.col("_copies") > 1)).collect()[0]
-    if doubled:
+    count, duplicates = copies.agg(F.count("*"), F.count_if(F.col("_copies") > 1)).collect()[0]
+    if duplicates:
         # Few of them, as a rule: only they are put in order.
-        twice = _hint(copies.where("_copies > 1").select("_event_id"), doubled)
+        twice = _hint(copies.where("_copies > 1").select("_event_id"), duplicates)
         arrived = "_arrived" if "_arrived" in new.columns else F.lit(None)
         first = Window.partitionBy("_event_id").orderBy(arrived)
         firsts = (

@@ -89,7 +89,9 @@ def fetch_jars(wanted: list[str], resolve: Resolve) -> list[Path]:
         coordinates = ",".join(name for name in wanted if not name.startswith(WITHOUT))
         found = [jar for jar in resolve(coordinates) if not _spark_has_it(jar)]
         if not found:
-            raise DbtRuntimeError(f"No jars were found for {', '.join(wanted)}. {way_out(wanted)}")
+            raise DbtRuntimeError(
+                f"No jars were found for {', '.join(wanted)}. {how_to_get(wanted)}"
+            )
         fresh = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}-"))
         try:
             for jar in found:
@@ -115,7 +117,7 @@ def _taking_turns() -> Iterator[None]:
         yield
 
 
-def way_out(wanted: list[str]) -> str:
+def how_to_get(wanted: list[str]) -> str:
     """Returns what to do when jars are neither cached nor to be had.
 
     Args:

@@ -194,7 +194,7 @@ def resolve(wanted: str, parameters: dict[str, str], log: Path) -> list[Path]:
     except DbtRuntimeError as exc:
         raise DbtRuntimeError(
             f"The jars of {wanted} are not in the cache and could not be fetched. "
-            f"{jars.way_out(jars.packages(parameters))} What the resolver said is in {log}."
+            f"{jars.how_to_get(jars.packages(parameters))} What the resolver said is in {log}."
         ) from exc
     try:
         listed = gateway.jvm.System.getProperty("spark.jars") or ""
