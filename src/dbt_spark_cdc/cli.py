@@ -222,6 +222,7 @@ def status(
     """
     from dbt_spark_cdc import status as standing
     from dbt_spark_cdc.delta_table import UnreadableLog
+    from dbt_spark_cdc.status_text import show
 
     try:
         project = open_project(project_dir, profiles_dir, target)
@@ -234,7 +235,7 @@ def status(
         shown = [one.as_json(now) for one in found]
         click.echo(json.dumps(shown[0] if table else shown, indent=2))
     else:
-        standing.show(_console(), found, bool(table), now)
+        show(_console(), found, bool(table), now)
     for note in notes:
         click.echo(f"cdc: {note}", err=True)
 

@@ -169,7 +169,7 @@ def read_config(tables: Path, columns: Path | None = None) -> list[TableConfig]:
                 f"{entries[0][1]}table `{name[1]}` has no row in {tables}. Add one, or remove "
                 "its columns."
             )
-    problems.extend(_doubled(tables, configs))
+    problems.extend(_duplicates(tables, configs))
     if not rows and not problems:
         problems.append(f"{tables} has no rows. Add one for each table.")
     if problems:
@@ -237,7 +237,7 @@ def _listed_columns(
     return listed
 
 
-def _doubled(path: Path, configs: Sequence[tuple[int, TableConfig]]) -> Iterator[str]:
+def _duplicates(path: Path, configs: Sequence[tuple[int, TableConfig]]) -> Iterator[str]:
     """Names that two rows would give to different models: dbt has one name space for all."""
     seen: dict[str, tuple[int, str]] = {}
     for number, config in configs:

@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, dbt_result
-from dbt_spark_cdc.status import Stored, TableStatus, ago, size
+from dbt_spark_cdc.status import Stored, TableStatus
+from dbt_spark_cdc.status_text import ago, size
 from dbt_spark_cdc.words import quoted
 
 _ENDS = ("D", "T")

@@ -32,7 +32,7 @@ from dbt_spark_cdc.project import (
     target_folder,
     uses,
 )
-from dbt_spark_cdc.status import OVERVIEW_WIDTH
+from dbt_spark_cdc.status_text import OVERVIEW_WIDTH
 
 DIALECT = "spark"
 # Its models are made of raw events by macros: what matters of them is which events they read.

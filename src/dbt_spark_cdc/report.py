@@ -25,12 +25,10 @@ from dbt_spark_cdc.status import (
     UP_TO_DATE,
     Logs,
     TableStatus,
-    ago,
-    duration,
     present,
-    size,
     statuses,
 )
+from dbt_spark_cdc.status_text import ago, duration, size
 from dbt_spark_cdc.whole_file import write_whole
 
 REPORT = "cdc_report.html"
