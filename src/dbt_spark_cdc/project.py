@@ -502,8 +502,9 @@ def dbt_result(arguments: list[str], root: Path, profiles: Path | None, target: 
     outcome = run_dbt(["--quiet", *arguments, *place, *(["--target", target] if target else [])])
     if outcome.error:
         raise BadProject(outcome.error)
-    for failed in outcome.failed:
-        raise BadProject(str(failed.message or failed.status).strip())
+    if outcome.failed:
+        first = outcome.failed[0]
+        raise BadProject(str(first.message or first.status).strip())
     return outcome.result
 
 
