@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import erasure, iceberg, iceberg_erasure
+from dbt.adapters.sparkcdc.cursor import literal
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
 from dbt.adapters.sparkcdc.steps import Step
@@ -130,7 +131,8 @@ class ErasureMethods(TableMethods):
             self.execute(f"vacuum {table} retain 0 hours")
         erasure.remove_empty_folders(folder)
         with scoped(spark, {CHECKPOINT: checkpoint}):
-            self.execute(f"alter table {table} set tblproperties ('cdc.erasure' = '{erasure_id}')")
+            noted = f"'cdc.erasure' = {literal(erasure_id)}"
+            self.execute(f"alter table {table} set tblproperties ({noted})")
         log, snapshot = self._delta_snapshot(folder)
         version = int(snapshot.version())
         nothing = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
