@@ -296,7 +296,7 @@ def _time(creds: SparkCdcCredentials) -> Iterator[Check]:
             "Take -Duser.timezone out of spark.driver.extraJavaOptions.",
         )
     else:
-        yield Check("time zone", OK, f"{session} in Spark; the time zone of this machine does not matter")
+        yield Check("time zone", OK, f"{session} in Spark, on any machine")
     if creds.warehouse_folder is None:
         return
     try:
@@ -449,7 +449,8 @@ def _validated(manifest: Any) -> Check:
             "Correct `meta.cdc` of the source tables, as each line of the finding says.",
         )
     if declared:
-        return Check("declarations", OK, f"no problems in {declared} source table{'' if declared == 1 else 's'}")
+        tables = "1 source table" if declared == 1 else f"{declared} source tables"
+        return Check("declarations", OK, f"no problems in {tables}")
     return Check(
         "declarations",
         WARNING,

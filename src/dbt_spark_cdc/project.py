@@ -163,7 +163,7 @@ class Project:
             node: A node of the manifest.
 
         Returns:
-            None where the files are on no disk of this machine.
+            None where the files are not on a disk of this machine.
         """
         if self.credentials is None:
             return None
