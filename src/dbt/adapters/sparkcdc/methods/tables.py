@@ -112,7 +112,8 @@ class TableMethods(CatalogMethods):
             maintenance: Operations that change no rows.
 
         Returns:
-            None where only a Spark job could tell, as of a Delta table that is not on a disk of this machine.
+            None where only a Spark job could tell, as of a Delta table that is not on a disk of
+            this machine.
         """
         if (known := self._iceberg(table)) is not None:
             return iceberg.last_write(known, maintenance)
