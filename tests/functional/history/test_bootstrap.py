@@ -771,9 +771,11 @@ class TestTaken(Operation):
         files = [pq.read_table(file).to_pylist() for file in folder.glob("*.parquet")]
         assert "cy" in repr(files) and "ann" not in repr(files)
 
-    def test_a_model_is_refused_without_its_snapshot_in_every_command(self, prepared: Any) -> None:
+    def test_a_model_is_compiled_without_its_snapshot_and_reads_nothing(self, prepared: Any) -> None:
         schema = prepared.test_schema
         prepared.run_sql(f"drop table {schema}.cdc_bootstrap__app_people")
         run_dbt(["compile"])
         with pytest.raises(DbtRuntimeError, match="which has not been taken"):
             run_dbt(["show", "--select", "stg_people"])
+        build = run_dbt_and_capture(["build", "--full-refresh"], expect_pass=False)[1]
+        assert "which has not been taken: there is no cdc_bootstrap__app_people" in build

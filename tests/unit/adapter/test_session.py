@@ -139,6 +139,7 @@ def test_messages_are_short(credentials: SparkCdcCredentials) -> None:
         "select nope from range(1)": "`nope` cannot be resolved",
         "select 1 +": "end of input",
         "select raise_error('stop here')": "stop here",
+        "select * from cdc_bootstrap__app_people": "no cdc_bootstrap__app_people. Take it first",
     }.items():
         with pytest.raises(Exception) as error:
             spark.sql("\n" * 50 + query).collect()

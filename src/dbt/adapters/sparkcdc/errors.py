@@ -26,6 +26,8 @@ _JAVA_CLASS = re.compile(r"^(?:[\w$]+\.)+\w+(?:Exception|Error): (?=\[)")
 # this instead of them.
 _STUMBLED = "Cannot find main error class"
 
+# The copy of a snapshot that a table of the package `cdc` starts from.
+_NO_COPY = re.compile(r"\A\[TABLE_OR_VIEW_NOT_FOUND\].*?`(cdc_bootstrap__\w+)`", re.DOTALL)
 _CHANGES = re.compile(r"\btable_changes\('([^']+)', (\d+)")
 
 
@@ -78,8 +80,13 @@ def message_of(exc: BaseException) -> str:
     while _STUMBLED in text and exc.__context__ is not None:
         exc = exc.__context__
         text = _text(exc)
-    text = _PLAN.sub("", _STACK.sub("", text))
-    return _around_caret(_JAVA_CLASS.sub("", text).strip()) or type(exc).__name__
+    text = _JAVA_CLASS.sub("", _PLAN.sub("", _STACK.sub("", text))).strip()
+    if missing := _NO_COPY.match(text):
+        return (
+            "A source table starts from a snapshot (`bootstrap`), which has not been taken: there is"
+            f" no {missing[1]}. Take it first: dbt run-operation cdc_bootstrap"
+        )
+    return _around_caret(text) or type(exc).__name__
 
 
 def _text(exc: BaseException) -> str:
