@@ -1,6 +1,6 @@
 {#-
-    Where two tables differ, cheaply: rows fall into 256 buckets by their key, and of each bucket only the count and a checksum of all
-    values are compared. A query of the buckets that differ, `_bucket`; the rows of the others are equal.
+    Where two tables differ, cheaply: rows fall into 256 buckets by their key, and of each bucket only the count and a checksum of
+    all values are compared. A query of the buckets that differ, `_bucket`; the rows of the others are equal.
 -#}
 {% macro _differing_buckets(left, right, keys, columns) -%}
 with left_buckets as (

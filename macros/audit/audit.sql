@@ -1,7 +1,7 @@
 {#-
-    One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`.
-    Read, duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can
-    be wrong. Records that are no change of a row (heartbeats, messages, borders of transactions, DDL) are counted beside it. A table
+    One row that says what became of every event behind a history: `read = applied + duplicate + superseded + quarantined`. Read,
+    duplicate and quarantined are counted in the raw events, applied in what the history remembers, so that the sum can be wrong.
+    Records that are no change of a row (heartbeats, messages, borders of transactions, DDL) are counted beside it. A table
     without a history, or with a compacted one, remembers what its rows need; the other events are superseded.
 -#}
 {% macro audit(history, current) -%}

@@ -1,6 +1,6 @@
 {#-
-    The snapshot that a table starts from. What the source says under `bootstrap` holds for those of its tables that have a `bootstrap`
-    of their own. None where there is none.
+    The snapshot that a table starts from. What the source says under `bootstrap` holds for those of its tables that have a
+    `bootstrap` of their own. None where there is none.
 -#}
 {% macro _declared_bootstrap(shared, own) -%}
     {%- set given = own.get("bootstrap") -%}

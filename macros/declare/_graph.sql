@@ -1,5 +1,6 @@
 {#-
-    The nodes and sources of the project. A dbt unit test has a graph of its own, which is empty: there the adapter gives the project's.
+    The nodes and sources of the project. A dbt unit test has a graph of its own, which is empty: there the adapter gives the
+    project's.
 -#}
 {% macro _graph() -%}
     {{ return(graph if graph else adapter.dispatch("project_graph", "cdc")()) }}
@@ -32,8 +33,8 @@
 
 
 {#-
-    The model or snapshot of this project that builds a relation. None where none does. By its name: dbt hands in a part of the relation
-    where `--empty` or `--sample` ask for one.
+    The model or snapshot of this project that builds a relation. None where none does. By its name: dbt hands in a part of the
+    relation where `--empty` or `--sample` ask for one.
 -#}
 {% macro _node_of(relation) -%}
     {%- for node in cdc._graph().nodes.values() if node.resource_type in ["model", "snapshot", "seed"]
@@ -70,7 +71,8 @@
 
 {#-
     What a node is to this package: `staging`, `resolver`, `history`, `final` or `changelog`; none for all other nodes. A staging
-    model, a final table and a changelog are known by the macro that their body calls. Tests and dbt's own snapshots may call it too.
+    model, a final table and a changelog are known by the macro that their body calls. Tests and dbt's own snapshots may call it
+    too.
 -#}
 {% macro _kind_of(node) -%}
     {%- if node.config.get("strategy") == "cdc.scd2" -%}

@@ -18,8 +18,8 @@
 
 
 {#-
-    A resolver's table in another format than Delta: what builds that died have left beside it is found by a statement of Delta's, and
-    nothing tests the rest in Iceberg.
+    A resolver's table in another format than Delta: what builds that died have left beside it is found by a statement of Delta's,
+    and nothing tests the rest in Iceberg.
 -#}
 {% macro _resolver_problems(node) -%}
     {%- if cdc._file_format(node) != "iceberg" -%}
@@ -86,8 +86,8 @@
 
 
 {#-
-    Hooks that write to a table which holds the state of its rows. A final table behind a history may have them: it is compared with its
-    history as a whole then.
+    Hooks that write to a table which holds the state of its rows. A final table behind a history may have them: it is compared
+    with its history as a whole then.
 -#}
 {% macro _hook_problems(node) -%}
     {%- set problems = [] -%}

@@ -1,9 +1,11 @@
 {#-
-    Amendments: deletes and updates of rows by a condition, which `cdc_amend` records. They are events beside those of the source, decoded
-    already, in a Delta table for each source table; every reader of the events finds them there, so that a rebuild repeats them.
+    Amendments: deletes and updates of rows by a condition, which `cdc_amend` records. They are events beside those of the source,
+    decoded already, in a Delta table for each source table; every reader of the events finds them there, so that a rebuild
+    repeats them.
 
-    An amendment stands at the position of the last event that its row had, right after it: its `_event_id` is higher. So late events of the
-    source come before it, and later ones after it. The table has the key columns, the columns that amendments set, and
+    An amendment stands at the position of the last event that its row had, right after it: its `_event_id` is higher. So late
+    events of the source come before it, and later ones after it. The table has the key columns, the columns that amendments set,
+    and
       _op                 `D`, or `U`, which carries no value for the columns that it does not set
       _seq, _event_id     the position, and the identity: the same command for the same row is the same event
       _ts                 the time of the amendment, or of the row's last event if that is later; only where events have one
@@ -28,8 +30,8 @@
 
 
 {#-
-    The amendments that a SELECT of the events reads; none where there never were any, which dbt's cache of relations tells. None in a dbt
-    unit test, and under `--empty`.
+    The amendments that a SELECT of the events reads; none where there never were any, which dbt's cache of relations tells. None
+    in a dbt unit test, and under `--empty`.
 -#}
 {% macro _amendments_of(d, relation=none) -%}
     {%- set is_empty = relation is not none and relation is not string and relation.limit is not none and relation.limit == 0 -%}
@@ -61,8 +63,8 @@
 
 
 {#-
-    CTEs that join the amendments to the events of the source. The table may lack columns that no amendment sets, and may have others by
-    their former names: names that it does not have are found outside of the lateral subquery, where they are NULL.
+    CTEs that join the amendments to the events of the source. The table may lack columns that no amendment sets, and may have
+    others by their former names: names that it does not have are found outside of the lateral subquery, where they are NULL.
       source   the CTE of the source's events
       last     what the CTE of all events is called
 -#}
@@ -136,9 +138,9 @@ amendment_events as (
 
 
 {#-
-    The amendments that a table has not read: `range`, their arrivals, none where there are none or all are read; `rows`, how many they are;
-    `position`, for the checkpoint. A run that reads all events of its source leaves out those that it has read before: the table
-    remembers them, and the events of their rows may be gone.
+    The amendments that a table has not read: `range`, their arrivals, none where there are none or all are read; `rows`, how many
+    they are; `position`, for the checkpoint. A run that reads all events of its source leaves out those that it has read before:
+    the table remembers them, and the events of their rows may be gone.
 -#}
 {% macro _new_amendments(spec, d, checkpoint, reads_all) -%}
     {%- set amendments = cdc._amendments_of(d, d.relation) if d else none -%}

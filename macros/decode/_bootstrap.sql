@@ -1,13 +1,14 @@
 {#-
-    A table that starts from a snapshot of its source: `cdc_bootstrap` copies the snapshot's rows into a Delta table of their own, each with
-    the snapshot's position, and every reader of the events finds them beside the stream's. They are decoded as rows of the format flagged,
-    so that types, masks, keys, the quarantine and the erasure list mean the same for them.
+    A table that starts from a snapshot of its source: `cdc_bootstrap` copies the snapshot's rows into a Delta table of their own,
+    each with the snapshot's position, and every reader of the events finds them beside the stream's. They are decoded as rows of
+    the format flagged, so that types, masks, keys, the quarantine and the erasure list mean the same for them.
 
     The copy has the snapshot's columns and
       _cdc_position   the position, in the type of the stream's `_seq`
       _cdc_time       the time, in the type of the stream's `_ts`; only where events have one
       _cdc_row        a number for each row
-      _cdc_part       `row`; `position` in the one row that completes the copy: the lowest position, up to which the snapshot covers the stream
+      _cdc_part       `row`; `position` in the one row that completes the copy: the lowest position, up to which the snapshot
+                      covers the stream
       _cdc_declared   in that row: which table it is, and at which position, as declared
 -#}
 {% macro _bootstrap_relation(d) -%}
@@ -40,8 +41,8 @@
 
 
 {#-
-    The copy that a SELECT of the events reads; none where the table starts from nothing, in a dbt unit test, and under `--empty`. Where
-    the snapshot has not been taken, Spark refuses the SELECT: a build without the copy would show a part of the rows.
+    The copy that a SELECT of the events reads; none where the table starts from nothing, in a dbt unit test, and under `--empty`.
+    Where the snapshot has not been taken, Spark refuses the SELECT: a build without the copy would show a part of the rows.
 -#}
 {% macro _bootstrap_of(d, relation) -%}
     {%- set is_empty = relation is not string and relation.limit is not none and relation.limit == 0 -%}
@@ -92,9 +93,9 @@
 
 
 {#-
-    CTEs that join the rows of a snapshot to `stream_events`. What the snapshot covers, events at its position or before, is in its rows
-    already and goes to `covered_events`: an old delete does not remove a row, nor does an old insert of a row that was deleted bring
-    it back, in whatever order they arrive.
+    CTEs that join the rows of a snapshot to `stream_events`. What the snapshot covers, events at its position or before, is in
+    its rows already and goes to `covered_events`: an old delete does not remove a row, nor does an old insert of a row that was
+    deleted bring it back, in whatever order they arrive.
       last   what the CTE of all events is called
 -#}
 {% macro _with_bootstrap(d, bootstrap, last) -%}
@@ -174,8 +175,8 @@ snapshot_events as (
 
 
 {#-
-    Stops a build of a table that was built from another snapshot, or from none: it remembers events that the snapshot covers, or lacks
-    those that the other one did.
+    Stops a build of a table that was built from another snapshot, or from none: it remembers events that the snapshot covers, or
+    lacks those that the other one did.
 -#}
 {% macro _refuse_other_bootstrap(relation, node, d, checkpoint) -%}
     {%- if "fingerprint" in checkpoint and checkpoint.get("bootstrap") != cdc._bootstrap_position(d).get("bootstrap") -%}

@@ -1,6 +1,6 @@
 {#-
-    A value in its declared type. What the type cannot hold exactly becomes NULL here, with all that it is a part of, and is named by
-    `_misfit`: nothing is rounded, cut off or guessed. A floating-point number is the nearest one.
+    A value in its declared type. What the type cannot hold exactly becomes NULL here, with all that it is a part of, and is named
+    by `_misfit`: nothing is rounded, cut off or guessed. A floating-point number is the nearest one.
 -#}
 {% macro _converted(d, value, type, name=none) -%}
     {{ return(cdc._typed_value(value, type) if d.traits.columns else cdc._text_value(d, value, type, name)) }}
@@ -8,8 +8,9 @@
 
 
 {#-
-    A raw column in its declared type. Spark knows `typeof` while it plans, so that of these branches one is left, and of a column that has
-    its declared type already nothing but the column. What a plain cast would cut is converted from its text, as in all formats.
+    A raw column in its declared type. Spark knows `typeof` while it plans, so that of these branches one is left, and of a column
+    that has its declared type already nothing but the column. What a plain cast would cut is converted from its text, as in all
+    formats.
 -#}
 {% macro _typed_value(value, type) -%}
     {%- set raw = "typeof(" ~ value ~ ")" -%}
@@ -68,9 +69,9 @@
 
 
 {#-
-    JSON text to an array or struct: part by part, for from_json would give NULL for a part that does not fit, and pass numbers through
-    a double. A part that does not fit makes the whole NULL. Fields that are not declared are not read, as columns are not; an object that
-    has fields but none of the declared ones does not fit.
+    JSON text to an array or struct: part by part, for from_json would give NULL for a part that does not fit, and pass numbers
+    through a double. A part that does not fit makes the whole NULL. Fields that are not declared are not read, as columns are
+    not; an object that has fields but none of the declared ones does not fit.
 -#}
 {% macro _nested_value(d, text, type, name=none, depth=0) -%}
     {%- set item, parts, whole = "item_" ~ depth, "parts_" ~ depth, "whole_" ~ depth -%}
@@ -129,8 +130,8 @@
 
 
 {#-
-    The labels of MySQL's ENUM or SET for the number that Canal gives: the place of the label, or a bit for each. They stand in the type that
-    the message states. A number without a label becomes NULL, and so do all where the message states no type.
+    The labels of MySQL's ENUM or SET for the number that Canal gives: the place of the label, or a bit for each. They stand in
+    the type that the message states. A number without a label becomes NULL, and so do all where the message states no type.
 -#}
 {% macro _labels(d, number, name) -%}
     {%- set names = [] -%}

@@ -139,8 +139,8 @@ from opened_messages
 
 
 {#-
-    An event of MongoDB's connector, in the shape of the others. An update without the whole document has the changed fields: of a column
-    of which only a part changed, it does not say what it is now.
+    An event of MongoDB's connector, in the shape of the others. An update without the whole document has the changed fields: of a
+    column of which only a part changed, it does not say what it is now.
 -#}
 {% macro _debezium_document(d) -%}
     {%- set source = [] -%}
@@ -273,9 +273,9 @@ from opened_messages
 
 {#-
     The position, by what the connector gives: PostgreSQL (last commit before the transaction, lsn), MySQL (binlog file, offset,
-    row), SQL Server and Db2 (commit lsn, change lsn, serial number), Oracle (commit SCN, SCN, rs_id, ssn), our own exports (commit of
-    the table, deletes first), MongoDB (time of the operation log, order in that second). In PostgreSQL transactions overlap, so
-    that the lsn alone would not order them as they were committed.
+    row), SQL Server and Db2 (commit lsn, change lsn, serial number), Oracle (commit SCN, SCN, rs_id, ssn), our own exports
+    (commit of the table, deletes first), MongoDB (time of the operation log, order in that second). In PostgreSQL transactions
+    overlap, so that the lsn alone would not order them as they were committed.
 -#}
 {% macro _debezium_position() -%}
     {%- set n = {} -%}

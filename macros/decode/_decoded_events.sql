@@ -7,19 +7,18 @@
       given_events       the value each event gives each column
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
-    Where an erasure list is there, the last one holds no event of a listed key: these are in `erased_events`. For a declaration that
-    `sees_erased` it holds all.
-    Amendments are events among them. A declaration whose `amended` is false has none.
-    Records that are no change of this table (messages, transaction borders) are left out. Where the table starts from a snapshot, the
+    Where an erasure list is there, the last one holds no event of a listed key: these are in `erased_events`. For a declaration
+    that `sees_erased` it holds all. Amendments are events among them. A declaration whose `amended` is false has none. Records
+    that are no change of this table (messages, transaction borders) are left out. Where the table starts from a snapshot, the
     last one holds its rows as well, and `covered_events` what the snapshot covers.
 
-    Up to `read_events` the raw table's own columns are there, for the expressions of the declaration. What stands beside them begins with
-    __cdc_, but for the struct `_message`.
+    Up to `read_events` the raw table's own columns are there, for the expressions of the declaration. What stands beside them
+    begins with __cdc_, but for the struct `_message`.
 
     A lateral view stands where a value is computed once and asked often: Spark moves filters below plain SELECTs and would parse
     a payload again for each, but never moves them below a generator. What a generator holds is computed in the SELECT below it,
-    for Spark compiles that, and never a generator. Columns are made as the fields of one struct, for Spark compares each column that a
-    SELECT computes with every other one to infer filters: planning 400 of them would take minutes.
+    for Spark compiles that, and never a generator. Columns are made as the fields of one struct, for Spark compares each column
+    that a SELECT computes with every other one to infer filters: planning 400 of them would take minutes.
 -#}
 {% macro _decoded_events(d, relation) -%}
     {%- set time = cdc._has_event_time(d) -%}

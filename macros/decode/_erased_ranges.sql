@@ -1,9 +1,10 @@
 {#-
-    The erasure list of a table with `key_changes`: at which positions an erased row had which key. A key may have belonged to other rows
-    before and after, whose events stay. One table for each declared source table; none where nothing was ever erased of it.
+    The erasure list of a table with `key_changes`: at which positions an erased row had which key. A key may have belonged to
+    other rows before and after, whose events stay. One table for each declared source table; none where nothing was ever erased
+    of it.
       key_hash      see `_key_hash`
-      is_end        whether the range is one of ends (deletes, and moves away from the key) or of all other events at the key. They differ
-                    where a row arrives at a key before the other one has left it, as in a swap
+      is_end        whether the range is one of ends (deletes, and moves away from the key) or of all other events at the key.
+                    They differ where a row arrives at a key before the other one has left it, as in a swap
       lower_bound   after what the row had the key: a position, and 1 for right after it, -1 for right before it; NULL for ever
       upper_bound   before what it had the key; NULL for ever
       entity_id     the row, as the resolver named it; NULL for a key of which no row was known

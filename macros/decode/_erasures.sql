@@ -1,6 +1,6 @@
 {#-
-    The erasure list: a row for each key that was erased, as a hash. Events of these keys are not decoded. None where nothing was ever erased;
-    dbt's cache of relations tells, so that no model asks the warehouse while it compiles.
+    The erasure list: a row for each key that was erased, as a hash. Events of these keys are not decoded. None where nothing was
+    ever erased; dbt's cache of relations tells, so that no model asks the warehouse while it compiles.
       table_name    the declared source table
       key_hash      see `_key_hash`
       erasure_id    the erasure that listed it last
@@ -25,8 +25,8 @@
 
 
 {#-
-    What the events of a declared table are divided by: the erasure list, or the list of ranges where keys change. A declaration that
-    `sees_erased` is divided by nothing; `erased_by` names ranges that are not on the list yet.
+    What the events of a declared table are divided by: the erasure list, or the list of ranges where keys change. A declaration
+    that `sees_erased` is divided by nothing; `erased_by` names ranges that are not on the list yet.
 -#}
 {% macro _erasures_of(d) -%}
     {%- if d.get("sees_erased") -%}
@@ -44,8 +44,8 @@
 
 
 {#-
-    The hash of an event's or a row's key: SHA-256 over the name of its source table, so that equal keys of two tables have two hashes, and
-    the key, which hashes the same after its type was widened.
+    The hash of an event's or a row's key: SHA-256 over the name of its source table, so that equal keys of two tables have two
+    hashes, and the key, which hashes the same after its type was widened.
       columns   for each key column, the expression that holds it
 -#}
 {% macro _key_hash(d, columns) -%}
@@ -88,7 +88,8 @@
 
 
 {#-
-    What events are ordered by in a literal: their time, or a position of one part. None where neither is there; a struct has several parts.
+    What events are ordered by in a literal: their time, or a position of one part. None where neither is there; a struct has
+    several parts.
 -#}
 {% macro _returns_by(d) -%}
     {%- if cdc._has_event_time(d) -%}

@@ -1,7 +1,7 @@
 {#-
-    The identity of an event: what it did, where, and the values that it carried. It outlives changes of the declaration. Each value goes in
-    under the column's oldest name and as it was given, not as its type of today; a column that the event says nothing of adds nothing,
-    and one that the tables leave out goes in as before.
+    The identity of an event: what it did, where, and the values that it carried. It outlives changes of the declaration. Each
+    value goes in under the column's oldest name and as it was given, not as its type of today; a column that the event says
+    nothing of adds nothing, and one that the tables leave out goes in as before.
       is_computed   whether the expression is to be computed, and not to be compared: tables keep a hash of its text, which must not
                     change where its values do not
 -#}

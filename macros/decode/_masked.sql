@@ -30,8 +30,8 @@
 
 
 {#-
-    One row with the two keys of the HMAC (RFC 2104), made of the salt. A join brings them to the events: an expression that asks for the
-    environment is not deterministic, and beside the events it would keep Spark from moving filters to the raw table.
+    One row with the two keys of the HMAC (RFC 2104), made of the salt. A join brings them to the events: an expression that asks
+    for the environment is not deterministic, and beside the events it would keep Spark from moving filters to the raw table.
 -#}
 {% macro _mask_keys(d) -%}
     {%- set problem = "cdc: " ~ d.table ~ " masks columns, and the environment variable " ~ d.mask_salt ~ " has no text of "

@@ -1,6 +1,6 @@
 {#-
-    The rows of the raw table. A typed one may lack former names and columns that the tables leave out: the names that it does not have
-    are found outside of the lateral subquery, where they are NULL.
+    The rows of the raw table. A typed one may lack former names and columns that the tables leave out: the names that it does not
+    have are found outside of the lateral subquery, where they are NULL.
 -#}
 {% macro _raw_events(d, relation) -%}
     {%- set found = [] -%}

@@ -1,6 +1,6 @@
 {#-
-    The body of a quarantine model: the bad events of a raw table with their reason, payload and origin. A table with masked columns withholds
-    the payload: where in a broken message the masked values are, nobody can tell.
+    The body of a quarantine model: the bad events of a raw table with their reason, payload and origin. A table with masked
+    columns withholds the payload: where in a broken message the masked values are, nobody can tell.
 -#}
 {% macro quarantine(relation) -%}
     {{ return(adapter.dispatch("quarantine", "cdc")(relation)) }}

@@ -108,8 +108,8 @@ group by all
 
 
 {#-
-    The columns of an event with the types that the format states for them; where it states none, those of the JSON values. An array of
-    structs of name and type.
+    The columns of an event with the types that the format states for them; where it states none, those of the JSON values. An
+    array of structs of name and type.
 -#}
 {% macro _stated_columns(d) -%}
     {%- set image = "coalesce(_cdc_image, _cdc_before)" -%}

@@ -1,7 +1,7 @@
 {#-
-    The rows that commits of a table changed, as they were before and are after each: its columns, `_change_type` (`insert`, `delete`,
-    `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. Rows that a commit only moved to another file can
-    be among both. What comes back stands behind FROM.
+    The rows that commits of a table changed, as they were before and are after each: its columns, `_change_type` (`insert`,
+    `delete`, `update_preimage`, `update_postimage`), `_commit_version` and `_commit_timestamp`. Rows that a commit only moved to
+    another file can be among both. What comes back stands behind FROM.
 
     Delta keeps them in a change feed. Of Iceberg they are all rows of the files that a commit changed, which are looked up here.
       first, last   versions, both included; `last` is none for all there are

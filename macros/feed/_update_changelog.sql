@@ -1,7 +1,7 @@
 {#-
-    One run of an incremental model whose body is `cdc.changelog`: what the table has gained since the model's last run, appended in the
-    one commit that also says how far the model has read. So a run that dies at any point has read all of it or nothing. Returns
-    what came of it.
+    One run of an incremental model whose body is `cdc.changelog`: what the table has gained since the model's last run, appended
+    in the one commit that also says how far the model has read. So a run that dies at any point has read all of it or nothing.
+    Returns what came of it.
 -#}
 {% macro _update_changelog(node) -%}
     {%- if cdc._reads_a_part() -%}
@@ -78,8 +78,8 @@
 
 
 {#-
-    Notes in the checkpoint from where the first build's changes are complete, before they are read. Commits may come between: what the
-    model has of them tells the rest. Returns the table's properties.
+    Notes in the checkpoint from where the first build's changes are complete, before they are read. Commits may come between:
+    what the model has of them tells the rest. Returns the table's properties.
 -#}
 {% macro _first_changelog(node) -%}
     {%- set source = cdc._relation_of(graph.nodes[node.depends_on.nodes[0]]) -%}
@@ -93,8 +93,8 @@
 
 
 {#-
-    The version up to which a first build's changes are complete: the newest one of a table of Delta, whose feed is read later; of Iceberg
-    the one that was the newest when the body was rendered.
+    The version up to which a first build's changes are complete: the newest one of a table of Delta, whose feed is read later; of
+    Iceberg the one that was the newest when the body was rendered.
 -#}
 {% macro _shown_to(source) -%}
     {%- set shown = adapter.iceberg_shown_to(source | string) if cdc._is_iceberg(source) else none -%}
@@ -138,8 +138,8 @@
 
 
 {#-
-    What tells a commit from one of the same version in a table that had the same name before. It says how it was asked for, and only what
-    was asked for in one way can be compared.
+    What tells a commit from one of the same version in a table that had the same name before. It says how it was asked for, and
+    only what was asked for in one way can be compared.
 -#}
 {% macro _commit_id(relation, version) -%}
     {{ return(adapter.dispatch("commit_id", "cdc")(relation, version)) }}

@@ -78,8 +78,8 @@ where _cdc_latest = 1
 
 
 {#-
-    The comparison of a column with a position. A sequence of several parts is a struct: its fields are compared one after the other,
-    since whole structs compare only where all their types are the same.
+    The comparison of a column with a position. A sequence of several parts is a struct: its fields are compared one after the
+    other, since whole structs compare only where all their types are the same.
 -#}
 {% macro _compared_position(column, operator, sequence) -%}
     {%- if sequence is string or sequence is number -%}

@@ -1,6 +1,7 @@
 {#-
-    The changes of a final table or a history, row by row, from its change feed: +I, -U, +U, -D as streaming systems name them. Added up
-    they give the table. A row that is replaced comes as -U and +U whichever way it was written, and one that stays what it is not at all.
+    The changes of a final table or a history, row by row, from its change feed: +I, -U, +U, -D as streaming systems name them.
+    Added up they give the table. A row that is replaced comes as -U and +U whichever way it was written, and one that stays what
+    it is not at all.
 
     It is one plain SELECT. As the body of an incremental model it is the first build's; what the table has gained since is
     read, and appended, by the hooks of the materialization.
@@ -83,8 +84,8 @@
 
 
 {#-
-    The changes of a node's table between two commit versions, both included. A commit can hold any number of images of a row: deletion
-    vectors and replaced files give them as deletes and inserts. Equal images before and after cancel out.
+    The changes of a node's table between two commit versions, both included. A commit can hold any number of images of a row:
+    deletion vectors and replaced files give them as deletes and inserts. Equal images before and after cancel out.
 -#}
 {% macro _row_changes(node, from_version=0, to_version=none, empty=false) -%}
     {%- set d = cdc._upstream_declaration(node) -%}

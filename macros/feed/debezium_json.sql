@@ -1,6 +1,6 @@
 {#-
-    The rows of a changelog as Debezium's change events, in JSON: one SELECT with a row for each event. `-U` and `+U` of a row become
-    one update. A row whose key changed is a delete of the old key and a create of the new one, as in Debezium.
+    The rows of a changelog as Debezium's change events, in JSON: one SELECT with a row for each event. `-U` and `+U` of a row
+    become one update. A row whose key changed is a delete of the old key and a create of the new one, as in Debezium.
 
     An event of one commit is the same text whenever it is rendered, so that it can be written again after a crash.
 -#}

@@ -1,10 +1,10 @@
 {#-
     What is known of the keys that a run touches, and the versions that it changes, as plain SELECTs. There are two ways.
 
-    Events in order: where all new events of a key come after the last one known, only its latest version matters. `_latest_versions`
-    reads these, and the fold takes each as one event, its state.
-    Everything else: late-arriving events, truncates, rows that are followed through their keys. `_whole_histories` reads all versions of
-    these keys, and the fold takes the events that made them, together with the new ones.
+    Events in order: where all new events of a key come after the last one known, only its latest version matters.
+    `_latest_versions` reads these, and the fold takes each as one event, its state. Everything else: late-arriving events,
+    truncates, rows that are followed through their keys. `_whole_histories` reads all versions of these keys, and the fold takes
+    the events that made them, together with the new ones.
 -#}
 
 {#- The latest version of each touched key, and whether the new events of the key are in order after it. -#}
@@ -94,9 +94,9 @@ where {{ cdc._is_within(bounds, "history") }}
 
 
 {#-
-    The versions that come out differently when the new events are folded into what is known. A tombstone row carries the ends of a key
-    without versions. Where rows are followed through their keys, the resolver's table holds all events, and they are read there: some
-    may have changed their row.
+    The versions that come out differently when the new events are folded into what is known. A tombstone row carries the ends of
+    a key without versions. Where rows are followed through their keys, the resolver's table holds all events, and they are read
+    there: some may have changed their row.
       known   relations of the steps: events, latest (or none), whole (or none: nothing is known)
 -#}
 {% macro _changed_versions(spec, known, has_tombstones, read_from=none, read_to=none) -%}
@@ -328,8 +328,8 @@ from changes
 
 
 {#-
-    The one event of a version, or of a row of a table without a history, that has no `_events`: a full image, whose values are those of
-    the version.
+    The one event of a version, or of a row of a table without a history, that has no `_events`: a full image, whose values are
+    those of the version.
 -#}
 {% macro _sole_event(spec, alias=none) -%}
     {%- set prefix = alias ~ "." if alias else "" -%}

@@ -1,7 +1,7 @@
 {#-
-    Brings the columns of a table to the declared ones, in the table's metadata only, and returns the types of its columns by name: a renamed
-    column is renamed, a new one added. A dropped column stays, NULL from there on. What cannot be done is refused before anything is
-    written. What an earlier run did not get to is done now.
+    Brings the columns of a table to the declared ones, in the table's metadata only, and returns the types of its columns by
+    name: a renamed column is renamed, a new one added. A dropped column stays, NULL from there on. What cannot be done is refused
+    before anything is written. What an earlier run did not get to is done now.
       columns   name to type
       images    names of those that `_events` keeps an image of, too
       renames   name to former names
@@ -77,8 +77,8 @@
 
 
 {#-
-    Brings a table to the columns that its events have. Returns the spec with the table's columns: their order is that of the images too,
-    and a column that was dropped from the declaration is NULL in every new event.
+    Brings a table to the columns that its events have. Returns the spec with the table's columns: their order is that of the
+    images too, and a column that was dropped from the declaration is NULL in every new event.
 -#}
 {% macro _evolved_spec(spec, images, properties) -%}
     {%- set columns = {} -%}
@@ -122,8 +122,8 @@
 
 
 {#-
-    Stops at a table that lacks a column although nothing was declared otherwise since it was built: added again, it would be NULL in all
-    rows. A column that was declared later may be missing, for a run can be killed before it is added.
+    Stops at a table that lacks a column although nothing was declared otherwise since it was built: added again, it would be NULL
+    in all rows. A column that was declared later may be missing, for a run can be killed before it is added.
 -#}
 {% macro _refuse_lost_columns(spec, properties) -%}
     {%- if cdc._identity(spec) is none -%}

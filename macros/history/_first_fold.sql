@@ -1,7 +1,7 @@
 {#-
-    What the embedded Spark asks of the events of a large first load before it plans the fold. Most keys of a first load have one event, a
-    full image: the only version that it makes needs no window, no list and no shuffle. So the keys that need the fold are looked
-    for first, which reads little more than the key, and the others are written as they come.
+    What the embedded Spark asks of the events of a large first load before it plans the fold. Most keys of a first load have one
+    event, a full image: the only version that it makes needs no window, no list and no shuffle. So the keys that need the fold
+    are looked for first, which reads little more than the key, and the others are written as they come.
 -#}
 
 {#-
@@ -41,8 +41,8 @@
 
 
 {#-
-    Whether the keys to be folded are looked for: in a large load whose end is known (`arrival`), and of which the log can tell afterwards
-    whether it got rows meanwhile. With `ignore_null_updates` most events are partial.
+    Whether the keys to be folded are looked for: in a large load whose end is known (`arrival`), and of which the log can tell
+    afterwards whether it got rows meanwhile. With `ignore_null_updates` most events are partial.
 -#}
 {% macro _pays_to_look(spec, window) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
@@ -78,8 +78,8 @@
 
 
 {#-
-    The keys with anything but one full image. A truncate may carry a key, and comes first. Sorting the keys is cheaper than a hash table of
-    all of them, for a load is often in their order already.
+    The keys with anything but one full image. A truncate may carry a key, and comes first. Sorting the keys is cheaper than a
+    hash table of all of them, for a load is often in their order already.
 -#}
 {% macro _folded_keys(spec, until) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
@@ -132,9 +132,9 @@ events as (
 
 
 {#-
-    After a load that looked for keys first: where its raw table may have got rows since, behind what the load goes up to, the table is
-    created once more, in one statement that reads one version of it. One of these rows can be the second of a key that was taken for one
-    with a single event.
+    After a load that looked for keys first: where its raw table may have got rows since, behind what the load goes up to, the
+    table is created once more, in one statement that reads one version of it. One of these rows can be the second of a key that
+    was taken for one with a single event.
 -#}
 {% macro _check_split(relation, node) -%}
     {%- set checkpoint = cdc._read_checkpoint(relation) -%}

@@ -1,9 +1,9 @@
 {#-
-    The events that a run reads, as the fold wants them: the values as one struct, and an event that ends the row of another key a second
-    time, as M at that key. Truncates carry no key.
+    The events that a run reads, as the fold wants them: the values as one struct, and an event that ends the row of another key a
+    second time, as M at that key. Truncates carry no key.
       amended   the arrivals of amendments to read beside, see `_is_new_row`
-    Where a table is made of all events (`spec.reads_all`, `spec.rebuild`), an amendment may have lost the events of its row. It makes no
-    row of its own then: it comes as a delete of what is not there.
+    Where a table is made of all events (`spec.reads_all`, `spec.rebuild`), an amendment may have lost the events of its row. It
+    makes no row of its own then: it comes as a delete of what is not there.
 -#}
 {% macro _new_events(spec, since=none, until=none, amended=none) -%}
     {%- set finds_orphans = (spec.get("reads_all") or spec.rebuild) and "_arrived" in spec.types
@@ -71,8 +71,8 @@ from {{ "founded_events" if finds_orphans else "arrived_events" }}
 
 
 {#-
-    A column of the events in the type of the table. The resolver's table holds older events under a column's former name, and a column
-    that was dropped from the declaration is in no event.
+    A column of the events in the type of the table. The resolver's table holds older events under a column's former name, and a
+    column that was dropped from the declaration is in no event.
 -#}
 {% macro _event_column(spec, column) -%}
     {%- if column in spec.dropped -%}

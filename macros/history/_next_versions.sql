@@ -1,7 +1,7 @@
 {#-
-    The changes of a batch that brings each of its keys one event, a full image or an end, after all that is known of the key. They are
-    those that `_changed_versions` gives, by a join in place of the fold: the latest version of the key goes on, ends, or gives way to a
-    next one. Most small batches are such, and Spark plans this in a quarter of the time.
+    The changes of a batch that brings each of its keys one event, a full image or an end, after all that is known of the key.
+    They are those that `_changed_versions` gives, by a join in place of the fold: the latest version of the key goes on, ends, or
+    gives way to a next one. Most small batches are such, and Spark plans this in a quarter of the time.
       known   relations of the steps: events, latest
 -#}
 {% macro _next_versions(spec, known) -%}

@@ -1,10 +1,10 @@
 {#-
-    Events that a table knows under another identity. The identity is a hash of what the declaration takes from an event: after a column was
-    declared, or another package computes it, an event that is read again has another one. It is the same event if it
+    Events that a table knows under another identity. The identity is a hash of what the declaration takes from an event: after a
+    column was declared, or another package computes it, an event that is read again has another one. It is the same event if it
     stands at the same position of the same row and says the same of all columns that were declared when it was first read.
 
-    It keeps the identity that the table knows it by, and says of the new columns what it says now. Of columns that were
-    dropped it says what it said then. Reads the CTEs `new_events` and `known_events`; gives `recognized_events`, and both without those.
+    It keeps the identity that the table knows it by, and says of the new columns what it says now. Of columns that were dropped
+    it says what it said then. Reads the CTEs `new_events` and `known_events`; gives `recognized_events`, and both without those.
 -#}
 {% macro _recognized_events(spec) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
@@ -150,8 +150,8 @@ recalled_events as (
 
 
 {#-
-    The columns that an event carries no value for, as it is read now; of dropped columns as the table knows them. A known event that said
-    nothing of a column still takes the value of the version before it after the column was dropped.
+    The columns that an event carries no value for, as it is read now; of dropped columns as the table knows them. A known event
+    that said nothing of a column still takes the value of the version before it after the column was dropped.
 -#}
 {% macro _unset_of_both(spec) -%}
     {%- set dropped = [] -%}
@@ -191,8 +191,8 @@ recalled_events as (
 
 
 {#-
-    What a table says of the identities of its events: how they are computed, and which columns were added since it was built. Where they
-    are computed in another way than before, it says so from then on, and the spec with it.
+    What a table says of the identities of its events: how they are computed, and which columns were added since it was built.
+    Where they are computed in another way than before, it says so from then on, and the spec with it.
 -#}
 {% macro _with_identities(spec, properties) -%}
     {%- set now = cdc._identity(spec) -%}

@@ -1,6 +1,6 @@
 {#-
-    Stops a rebuild that would remove versions whose events the raw table does not give any more, unless `--vars '{cdc_rebuild: true}'`, or
-    the name of the history there, asks for it. A version is found again by its key and the position that began it, so
+    Stops a rebuild that would remove versions whose events the raw table does not give any more, unless `--vars '{cdc_rebuild:
+    true}'`, or the name of the history there, asks for it. A version is found again by its key and the position that began it, so
     that a corrected declaration does not count.
       events   the step with all events that there are
 -#}

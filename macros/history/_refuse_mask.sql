@@ -1,6 +1,7 @@
 {#-
-    What is masked in a table of events, and how, is written into its table properties, beside a text that tells one salt from another. A
-    column that the table has keeps its mask, or has none: rows from before the change would show other values than rows from after it.
+    What is masked in a table of events, and how, is written into its table properties, beside a text that tells one salt from
+    another. A column that the table has keeps its mask, or has none: rows from before the change would show other values than
+    rows from after it.
       properties   the table's own
       types        name to type of the table's columns
 -#}
@@ -91,8 +92,8 @@
 
 
 {#-
-    Writes down masks of columns that the table does not have yet, before it gets them. The mask of a column that is not declared any more
-    stays written down, for the table still has the column.
+    Writes down masks of columns that the table does not have yet, before it gets them. The mask of a column that is not declared
+    any more stays written down, for the table still has the column.
 -#}
 {% macro _add_masks(spec, properties) -%}
     {%- set was = cdc._read_masks(properties) -%}

@@ -132,8 +132,8 @@
 
 
 {#-
-    The versions that are known of the keys of a batch, as steps: the latest one of each key, and all of the keys whose new events are not
-    in order after it. Where that cannot tell, all versions of all touched keys.
+    The versions that are known of the keys of a batch, as steps: the latest one of each key, and all of the keys whose new events
+    are not in order after it. Where that cannot tell, all versions of all touched keys.
 -#}
 {% macro _known_versions(spec, window, events, facts, bounds) -%}
     {{ return(adapter.dispatch("known_versions", "cdc")(spec, window, events, facts, bounds)) }}
@@ -166,7 +166,8 @@
 
 
 {#-
-    A condition on the history that is true of exactly the versions that a run replaces or deletes; none where they cannot be listed.
+    A condition on the history that is true of exactly the versions that a run replaces or deletes; none where they cannot be
+    listed.
 -#}
 {% macro _touched_versions(spec, changes) -%}
     {%- if changes.rows is none -%}

@@ -1,16 +1,17 @@
 {#-
     Events to versions: the rules of meaning in plain SELECTs, the only place where they stand.
 
-    Reads the CTEs `events` and `truncates` (positions); gives a chain of CTEs, each read once, that ends in `versions`: one row a version,
-    and one row without dbt_scd_id for each key that has ends only.
+    Reads the CTEs `events` and `truncates` (positions); gives a chain of CTEs, each read once, that ends in `versions`: one row a
+    version, and one row without dbt_scd_id for each key that has ends only.
 
-    An event has the key columns, `_values` (a struct of the value columns), `_op`, `_seq`, `_ts`, `_event_id` and `_unset`. Beside the
-    operations of the canonical event it can be
+    An event has the key columns, `_values` (a struct of the value columns), `_op`, `_seq`, `_ts`, `_event_id` and `_unset`.
+    Beside the operations of the canonical event it can be
       M   the end of a key whose row moved to another key
       B   where a row lifetime began whose first versions were dropped by a compaction: no value, only a birth
       S   the state of a known version: what it became counts as one event, its `_state` carries the version on
       E   the end of that version
-    `_events` holds what a later run needs to fold the key again. It is NULL where the version says all of it by itself: a single full image.
+    `_events` holds what a later run needs to fold the key again. It is NULL where the version says all of it by itself: a single
+    full image.
 
       spec.key_columns, spec.value_columns   lists of columns
       spec.tracked      columns whose change begins a version
@@ -20,9 +21,10 @@
       spec.stateful     whether events have a `_state`
       spec.counted      whether events say if they are new (_is_new), and versions what the new ones did (_effects)
       spec.lives        whether a version is a whole row lifetime, whose events keep all their values
-      spec.splits       whether keys whose only event is a full image are folded apart, see `_sole_versions`: pays where there are many
-      spec.folded       the keys that are not such, where they are known beforehand, see `_with_first_facts`: `events` has no others, and
-                        where there are none it is not read
+      spec.splits       whether keys whose only event is a full image are folded apart, see `_sole_versions`: pays where there are
+                        many
+      spec.folded       the keys that are not such, where they are known beforehand, see `_with_first_facts`: `events` has no
+                        others, and where there are none it is not read
 -#}
 {% macro _versions(spec) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
@@ -283,8 +285,8 @@ versions as (
 
 
 {#-
-    The versions of keys whose only event is a full image. Every rule above is about what an event finds at its key, and these find nothing.
-    Most keys of a first load are such, and windows and lists cost them more than all else.
+    The versions of keys whose only event is a full image. Every rule above is about what an event finds at its key, and these
+    find nothing. Most keys of a first load are such, and windows and lists cost them more than all else.
 -#}
 {% macro _sole_versions(spec) -%}
 select

@@ -1,6 +1,6 @@
 {#-
-    dbt's hook for the partitions of a table: a history holds the latest version of each key apart from the older ones, so that a batch of
-    events in order never reads, and never rewrites, what is over.
+    dbt's hook for the partitions of a table: a history holds the latest version of each key apart from the older ones, so that a
+    batch of events in order never reads, and never rewrites, what is over.
 -#}
 {% macro spark__partition_cols(label, required=false) -%}
     {%- if cdc._kind_of(model) != "history" -%}

@@ -1,6 +1,6 @@
 {#-
-    `strategy: cdc.scd2` of a snapshot. dbt calls it before it builds or merges; all that is wrong with the declaration is reported here,
-    before any write.
+    `strategy: cdc.scd2` of a snapshot. dbt calls it before it builds or merges; all that is wrong with the declaration is
+    reported here, before any write.
 -#}
 {% macro snapshot_scd2_strategy(node, snapshotted_rel, current_rel, model_config, target_exists) -%}
     {{ return(adapter.dispatch("snapshot_scd2_strategy", "cdc")(node, target_exists)) }}

@@ -1,6 +1,6 @@
 {#-
-    dbt's hook for the rows that a snapshot run changes. dbt asks it for nothing but its columns: what a run changes is computed, and
-    written, by `snapshot_merge_sql`.
+    dbt's hook for the rows that a snapshot run changes. dbt asks it for nothing but its columns: what a run changes is computed,
+    and written, by `snapshot_merge_sql`.
 -#}
 {% macro spark__snapshot_staging_table(strategy, source_sql, target_relation) -%}
     {%- if cdc._kind_of(model) != "history" -%}

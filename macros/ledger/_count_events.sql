@@ -1,6 +1,6 @@
 {#-
-    Counters of a run. They go into the checkpoint of the commit that the run makes, from where `cdc.record_run` takes them: no run can
-    be counted whose rows are not there.
+    Counters of a run. They go into the checkpoint of the commit that the run makes, from where `cdc.record_run` takes them: no
+    run can be counted whose rows are not there.
 -#}
 
 {#- What new events did; `late` and `tied` are of them, beside what they did. -#}
@@ -46,8 +46,8 @@
 
 
 {#-
-    How many raw rows of a batch are `quarantined`, how many are `left_out`, as no change of a row, and how many belong to an `erased`
-    key. Raw rows that gave no event are decoded once more to tell these apart.
+    How many raw rows of a batch are `quarantined`, how many are `left_out`, as no change of a row, and how many belong to an
+    `erased` key. Raw rows that gave no event are decoded once more to tell these apart.
 -#}
 {% macro _rejected_events(spec, window, facts) -%}
     {#- The raw rows of a run are the resolver's to count, where there is one. -#}

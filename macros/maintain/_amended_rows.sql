@@ -1,5 +1,6 @@
 {#-
-    The current rows of the table, with the columns of its final table and `__cdc_last`, the last event of each, and what is to be set:
+    The current rows of the table, with the columns of its final table and `__cdc_last`, the last event of each, and what is to be
+    set:
       rows       their SELECT
       names      the columns that the condition and the expressions can name
       types      name to type, `_seq` and `_ts` among them
@@ -51,8 +52,8 @@
 
 
 {#-
-    The events of the rows that meet the condition and change: the key, the new values, and `__cdc_misfits`, the columns whose value is not what
-    the expression gives. A cast would round it, cut it, or make it NULL.
+    The events of the rows that meet the condition and change: the key, the new values, and `__cdc_misfits`, the columns whose
+    value is not what the expression gives. A cast would round it, cut it, or make it NULL.
 -#}
 {% macro _amended_rows(subject, amended, where) -%}
     {%- set d = subject.declaration -%}

@@ -1,6 +1,6 @@
 {#-
-    CTEs of what the resolver's table knows: `known_events`, with the hashes of their keys; `key_marks`, what they did at each key; and
-    `truncate_marks`.
+    CTEs of what the resolver's table knows: `known_events`, with the hashes of their keys; `key_marks`, what they did at each
+    key; and `truncate_marks`.
       place   puts the marks of a key in order: position, 0 for events, 1 for ends and 2 for truncates, identity
 -#}
 {% macro _key_marks(d, resolver) -%}
@@ -48,9 +48,10 @@ truncate_marks as (
 
 
 {#-
-    The ranges of erased rows: two for each segment, each lifetime of a row at a key. The range of its events goes from the end before it to
-    its own end, and no further than where the next row arrives. Where it arrived itself before the other row had left, it begins there.
-    Ends come later in both cases: that of a row which has to leave is the first one after the end before it.
+    The ranges of erased rows: two for each segment, each lifetime of a row at a key. The range of its events goes from the end
+    before it to its own end, and no further than where the next row arrives. Where it arrived itself before the other row had
+    left, it begins there. Ends come later in both cases: that of a row which has to leave is the first one after the end before
+    it.
       entities   the rows, as the resolver names them
 -#}
 {% macro _entity_ranges(d, resolver, entities) -%}
@@ -172,8 +173,8 @@ where not __cdc_is_known
 
 
 {#-
-    Events that move an erased row on to a key which is not on the list: they arrived later, and the rows that they moved are known by
-    no other name than what the events after them say. Each with
+    Events that move an erased row on to a key which is not on the list: they arrived later, and the rows that they moved are
+    known by no other name than what the events after them say. Each with
       entity_id     the row that the resolver took those for; NULL where there are none
       is_free       whether no other row had the key then
       upper_bound   before what the row has the new key, where no event follows there

@@ -1,6 +1,6 @@
 {#-
-    The model that landed the files of a raw table, as far as the project says it: `name`, `folder` and `log`, its own table. None where no
-    model of the project names that raw table and a folder.
+    The model that landed the files of a raw table, as far as the project says it: `name`, `folder` and `log`, its own table. None
+    where no model of the project names that raw table and a folder.
 -#}
 {% macro _landing_of(d) -%}
     {%- for node in graph.nodes.values() if node.config.get("landing_folder")

@@ -1,6 +1,6 @@
 {#-
-    What is erased of a table with `key_changes`: rows of the source, with all the keys that they had. The tables of `subject` get the
-    columns by which their rows are found. Refuses rows that cannot be distinguished from others. Returns
+    What is erased of a table with `key_changes`: rows of the source, with all the keys that they had. The tables of `subject` get
+    the columns by which their rows are found. Refuses rows that cannot be distinguished from others. Returns
       entities   the rows, a step
       events     their events in the resolver's table, a step
       ranges     when they had which key, together with the list: a step
@@ -86,8 +86,8 @@ left anti join staying_entities using (_entity_id)
 
 
 {#-
-    The keys that are named, by their place in `keys`, each with the rows that had it; `__cdc_is_known` is false of one that no row had and
-    that is not on the list.
+    The keys that are named, by their place in `keys`, each with the rows that had it; `__cdc_is_known` is false of one that no
+    row had and that is not on the list.
 -#}
 {% macro _given_keys(d, resolver, keys, list) -%}
     {%- set rows = [] -%}
@@ -203,7 +203,8 @@ where __cdc_is_erased or __cdc_is_named
 
 
 {#-
-    The rows of a changelog that show the rows: by their name, or by key and position, for a changelog keeps the names that rows had then.
+    The rows of a changelog that show the rows: by their name, or by key and position, for a changelog keeps the names that rows
+    had then.
       number   tells the steps of several changelogs apart
       list     the list, where an erasure is unfinished
 -#}

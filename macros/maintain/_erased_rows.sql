@@ -30,8 +30,8 @@
 
 
 {#-
-    The columns of a key as an operation names it, in the clear, each with the value that the tables hold. Those of masked columns are read
-    from `_mask_row`.
+    The columns of a key as an operation names it, in the clear, each with the value that the tables hold. Those of masked columns
+    are read from `_mask_row`.
 -#}
 {% macro _key_literals(d, key) -%}
     {%- set values = {} -%}
@@ -109,8 +109,8 @@ group by _origin
 
 
 {#-
-    The texts that only rows of the erased keys have: no file may hold them afterwards. Short ones, and those that occur in rows of other
-    keys, tell nothing. Statistics keep the beginnings of longer ones.
+    The texts that only rows of the erased keys have: no file may hold them afterwards. Short ones, and those that occur in rows
+    of other keys, tell nothing. Statistics keep the beginnings of longer ones.
       whole        the texts
       beginnings   what statistics may hold of them
 -#}

@@ -47,7 +47,8 @@
 
 
 {#-
-    Whether a final table has changes of its history to read, erasures apart. If so, its next run compares it with the whole history.
+    Whether a final table has changes of its history to read, erasures apart. If so, its next run compares it with the whole
+    history.
 -#}
 {% macro _is_behind_history(table) -%}
     {%- set history = cdc._relation_of(graph.nodes[table.above]) -%}

@@ -1,7 +1,7 @@
 {#-
-    `dbt run-operation cdc_allow_return --args '{table: app.customers, keys: [7], since: 2026-12-01, dry_run: false}'`: lets erased keys come
-    back as new rows. Their events count from `since` on, an event time or, where the source has none, a position. What is older stays
-    erased, however late it arrives.
+    `dbt run-operation cdc_allow_return --args '{table: app.customers, keys: [7], since: 2026-12-01, dry_run: false}'`: lets
+    erased keys come back as new rows. Their events count from `since` on, an event time or, where the source has none, a
+    position. What is older stays erased, however late it arrives.
 -#}
 {% macro cdc_allow_return(table=none, keys=none, since=none, dry_run=true) -%}
     {{ return(adapter.dispatch("cdc_allow_return", "cdc")(table, keys, since, dry_run)) }}

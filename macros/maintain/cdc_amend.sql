@@ -1,7 +1,7 @@
 {#-
-    `dbt run-operation cdc_amend --args '{table: customers, where: "country = ..", delete: true, dry_run: false}'`: deletes or updates the rows
-    of a final table that meet a condition. The changes are recorded as events, see `_amendments_relation`, in one commit; the next build
-    applies them, and so does every rebuild.
+    `dbt run-operation cdc_amend --args '{table: customers, where: "country = ..", delete: true, dry_run: false}'`: deletes or
+    updates the rows of a final table that meet a condition. The changes are recorded as events, see `_amendments_relation`, in
+    one commit; the next build applies them, and so does every rebuild.
       table        a final table, its history, or a declared source table
       where        a condition on the current rows
       delete       true deletes these rows
@@ -64,8 +64,8 @@
 
 
 {#-
-    What a name stands for, see `_erasure_subject`, and `bases`: the tables whose rows are amended, histories or final tables without one.
-    `shown_by` has the names of views that stand where such a final table could be.
+    What a name stands for, see `_erasure_subject`, and `bases`: the tables whose rows are amended, histories or final tables
+    without one. `shown_by` has the names of views that stand where such a final table could be.
 -#}
 {% macro _amended_subject(table) -%}
     {%- set subject = cdc._erasure_subject(table, "cdc_amend") -%}

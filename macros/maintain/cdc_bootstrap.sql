@@ -1,8 +1,8 @@
 {#-
-    `dbt run-operation cdc_bootstrap --args '{source: shop, table: customers}'`: takes the snapshots that tables start from, as their
-    declarations say under `bootstrap`. Each is copied once, with its position, into a table of its own; the next builds read it beside the
-    stream. A copy counts from its last commit on, which holds the position: whatever dies before, the next call starts over. What has been
-    taken already stays.
+    `dbt run-operation cdc_bootstrap --args '{source: shop, table: customers}'`: takes the snapshots that tables start from, as
+    their declarations say under `bootstrap`. Each is copied once, with its position, into a table of its own; the next builds
+    read it beside the stream. A copy counts from its last commit on, which holds the position: whatever dies before, the next
+    call starts over. What has been taken already stays.
       source   a source; all sources where it is left out
       table    one of its tables; all that declare a bootstrap where it is left out
 -#}
@@ -126,8 +126,8 @@
 
 
 {#-
-    What a look at a copy tells: `rows`, `position` as SQL and `shown` as text, and `problems`. Of a stream nobody knows where it begins, unless
-    it has an event that the snapshot covers: the ones between may be missing.
+    What a look at a copy tells: `rows`, `position` as SQL and `shown` as text, and `problems`. Of a stream nobody knows where it
+    begins, unless it has an event that the snapshot covers: the ones between may be missing.
 -#}
 {% macro _copy_problems(plan, copy) -%}
     {%- set d = plan.d -%}

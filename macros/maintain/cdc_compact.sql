@@ -2,8 +2,9 @@
     `dbt run-operation cdc_compact --args '{keep_versions: 5, older_than_days: 90, dry_run: false}'`: drops superseded versions of
     histories, of one `table` or of all. Open versions stay. What is dropped can only be had again by a full refresh.
 
-    What a later event needs is kept: when each life began, where the last one before it ended, and the values of the first version that is left.
-    A late event from before that version gets a version of its own there, closed by it, and fills no gap after it.
+    What a later event needs is kept: when each life began, where the last one before it ended, and the values of the first
+    version that is left. A late event from before that version gets a version of its own there, closed by it, and fills no gap
+    after it.
 -#}
 {% macro cdc_compact(table=none, keep_versions=none, older_than_days=none, dry_run=true) -%}
     {{ return(adapter.dispatch("cdc_compact", "cdc")(table, keep_versions, older_than_days, dry_run)) }}

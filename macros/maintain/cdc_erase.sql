@@ -1,7 +1,7 @@
 {#-
-    `dbt run-operation cdc_erase --args '{table: customers_history, where: "email = ..", dry_run: false}'`: removes the rows of some keys from
-    everything that is made of one declared source table, its raw events included, then the files that held them. docs/erasure.md has
-    what is removed in which order.
+    `dbt run-operation cdc_erase --args '{table: customers_history, where: "email = ..", dry_run: false}'`: removes the rows of
+    some keys from everything that is made of one declared source table, its raw events included, then the files that held them.
+    docs/erasure.md has what is removed in which order.
       table        a history, a final table or a declared source table
       where        a condition on its rows; every key that has such a row is erased
       keys         or the keys themselves: values, or a mapping of all key columns each
@@ -111,9 +111,9 @@
 
 
 {#-
-    The erasure. The list comes first: from then on, no event of the keys is decoded, and whatever dies later, the next call finishes. Rows
-    go before files, and each table ends with a commit that has its checkpoint. What landed files are to hold is written beside them while
-    the raw rows still tell which lines go.
+    The erasure. The list comes first: from then on, no event of the keys is decoded, and whatever dies later, the next call
+    finishes. Rows go before files, and each table ends with a commit that has its checkpoint. What landed files are to hold is
+    written beside them while the raw rows still tell which lines go.
 -#}
 {% macro _erase(subject, erased, raw, unfinished, landed, keys) -%}
     {%- set d = subject.declaration -%}

@@ -1,6 +1,7 @@
 {#-
-    `dbt run-operation cdc_upgrade --args '{dry_run: false}'`: brings histories that an older version of the package built to the columns
-    and the layout of this one, each in one commit, with all their versions. Tables that are as they should be are left alone.
+    `dbt run-operation cdc_upgrade --args '{dry_run: false}'`: brings histories that an older version of the package built to the
+    columns and the layout of this one, each in one commit, with all their versions. Tables that are as they should be are left
+    alone.
 -#}
 {% macro cdc_upgrade(table=none, dry_run=true) -%}
     {{ return(adapter.dispatch("cdc_upgrade", "cdc")(table, dry_run)) }}

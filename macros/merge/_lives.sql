@@ -33,8 +33,8 @@ where _op = 'U'
 
 
 {#-
-    The rows that a run may change, and whether the new events of their keys are in order after them: those of its keys, those that one of
-    its truncates falls into, and the last truncate.
+    The rows that a run may change, and whether the new events of their keys are in order after them: those of its keys, those
+    that one of its truncates falls into, and the last truncate.
 -#}
 {% macro _known_lives(spec, events, has_truncates, bounds, is_single=false) -%}
     {%- set columns = cdc._column_list(cdc._life_columns(spec) | reject("equalto", "_events"), "known") ~ ", "
@@ -81,8 +81,8 @@ where
 
 
 {#-
-    The touched rows folded again with the new events. A row whose new events are in order takes part as it is, the others as the events
-    that made them.
+    The touched rows folded again with the new events. A row whose new events are in order takes part as it is, the others as the
+    events that made them.
 -#}
 {% macro _changed_lives(spec, events, known) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
@@ -204,9 +204,9 @@ left join known_lives as known on {{ cdc._same(spec.key_columns, "lives", "known
 
 
 {#-
-    From the CTEs `events` and `truncates`: what becomes of each key (_op), its last lifetime or that it is gone, and a row for the last
-    truncate. Of what is over only the last end is kept, and nothing of what lies before the last truncate: no event
-    that comes later can need it. So the table depends on the set of events alone, its hidden columns too.
+    From the CTEs `events` and `truncates`: what becomes of each key (_op), its last lifetime or that it is gone, and a row for
+    the last truncate. Of what is over only the last end is kept, and nothing of what lies before the last truncate: no event that
+    comes later can need it. So the table depends on the set of events alone, its hidden columns too.
 -#}
 {% macro _lives(spec) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}

@@ -1,6 +1,6 @@
 {#-
-    The rows of a batch that brings each of its keys one event, a full image or an end, after all that is known of the key: those that
-    `_changed_lives` gives, by a join in place of the fold. See `_next_versions`.
+    The rows of a batch that brings each of its keys one event, a full image or an end, after all that is known of the key: those
+    that `_changed_lives` gives, by a join in place of the fold. See `_next_versions`.
 -#}
 {% macro _next_lives(spec, events, known) -%}
     {%- set time = "__cdc_event." ~ spec.time -%}

@@ -1,6 +1,6 @@
 {#-
-    For `incremental_strategy: insert_overwrite`: all rows, as they have to be, of the partitions that a run's changes touch, in one commit.
-    The other partitions are left alone; one that has no row any more is gone.
+    For `incremental_strategy: insert_overwrite`: all rows, as they have to be, of the partitions that a run's changes touch, in
+    one commit. The other partitions are left alone; one that has no row any more is gone.
       source   the changes, as a subquery with the columns of the table, `_current_op` and `_is_known`
 -#}
 {% macro _overwrite_partitions(spec, node, source, batch) -%}

@@ -2,9 +2,9 @@
     One batch of a final table: what its history changed since the table was written, and one commit that changes it. Returns what
     came of it.
 
-    The changes are those that the history's own run has at hand; else those that the history's change feed gives. The two tables are
-    compared as a whole where neither tells everything: keys that rows can leave to each other, other columns, a lost checkpoint, a feed
-    whose files are gone.
+    The changes are those that the history's own run has at hand; else those that the history's change feed gives. The two tables
+    are compared as a whole where neither tells everything: keys that rows can leave to each other, other columns, a lost
+    checkpoint, a feed whose files are gone.
 -#}
 {% macro _update_current(node) -%}
     {%- if cdc._reads_a_part() -%}
@@ -267,8 +267,9 @@
 
 
 {#-
-    Every open version that is no row, and every row that is no open version: for a table whose checkpoint is lost or whose history was
-    rebuilt. Rows that somebody has written twice are deleted, all of a key, and its open version is written as a new row.
+    Every open version that is no row, and every row that is no open version: for a table whose checkpoint is lost or whose
+    history was rebuilt. Rows that somebody has written twice are deleted, all of a key, and its open version is written as a new
+    row.
 -#}
 {% macro _compared_rows(node, history, target, names, keys) -%}
     {%- set columns = cdc._column_list(names) -%}
@@ -318,8 +319,8 @@ from compared
 
 
 {#-
-    The keys whose current row is another one since a version of the history: the open version, or that there is none any more. A key whose
-    open version did not change is left out.
+    The keys whose current row is another one since a version of the history: the open version, or that there is none any more. A
+    key whose open version did not change is left out.
 -#}
 {% macro _changed_rows(node, history, read, now) -%}
     {%- set keys = cdc._column_list(cdc._as_list(node.config.get("unique_key"))) -%}

@@ -5,8 +5,8 @@
 
 
 {#-
-    One batch of a final table without a history: the new events, the rows of their keys, and one commit. Returns the outcome; none where
-    there is more to read.
+    One batch of a final table without a history: the new events, the rows of their keys, and one commit. Returns the outcome;
+    none where there is more to read.
 -#}
 {% macro _update_lives_part(node) -%}
     {%- set spec = cdc._lives_spec(node) -%}

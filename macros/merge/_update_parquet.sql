@@ -1,7 +1,8 @@
 {#-
-    One batch of a final table in plain Parquet files. Nothing can be merged into such a table: whole partitions are replaced, or all of it. It
-    has no log either, so its checkpoint is a property of the table, set after the rows are there. It names the files that the run left:
-    where others are there, somebody wrote the table, or a run was killed in between, and all rows are replaced.
+    One batch of a final table in plain Parquet files. Nothing can be merged into such a table: whole partitions are replaced, or
+    all of it. It has no log either, so its checkpoint is a property of the table, set after the rows are there. It names the
+    files that the run left: where others are there, somebody wrote the table, or a run was killed in between, and all rows are
+    replaced.
 -#}
 {% macro _update_parquet(node, history) -%}
     {{ return(adapter.dispatch("update_parquet", "cdc")(node, history)) }}

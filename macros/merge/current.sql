@@ -1,9 +1,9 @@
 {#-
-    The body of a final table: the current row of each key that is not deleted of a history. Of a staging model where the source is declared
-    with `history: false`.
+    The body of a final table: the current row of each key that is not deleted of a history. Of a staging model where the source
+    is declared with `history: false`.
 
-    It is one plain SELECT of all rows that the table is to have. What a run changes of them is computed, and written, by the hooks of
-    the materialization.
+    It is one plain SELECT of all rows that the table is to have. What a run changes of them is computed, and written, by the
+    hooks of the materialization.
 -#}
 {% macro current(history) -%}
     {{ return(adapter.dispatch("current", "cdc")(history)) }}

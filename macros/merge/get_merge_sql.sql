@@ -1,6 +1,6 @@
 {#-
-    dbt's hook for the merge of an incremental model: ours where the model's body is cdc.current or cdc.changelog, or resolves keys, dbt-spark's
-    everywhere else.
+    dbt's hook for the merge of an incremental model: ours where the model's body is cdc.current or cdc.changelog, or resolves
+    keys, dbt-spark's everywhere else.
 -#}
 {% macro spark__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) -%}
     {%- set kind = cdc._kind_of(model) -%}

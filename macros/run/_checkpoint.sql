@@ -1,13 +1,15 @@
 {#-
-    The checkpoint of a table says how far it has read. It is metadata of the table's own commit, so that it can never be ahead of the
-    rows: user metadata with Delta, a property of the snapshot with Iceberg. It names its table: one that another table's write picked up
-    from a shared session is ignored. A lost checkpoint only costs reading again, for every step gives the same result when repeated.
+    The checkpoint of a table says how far it has read. It is metadata of the table's own commit, so that it can never be ahead of
+    the rows: user metadata with Delta, a property of the snapshot with Iceberg. It names its table: one that another table's
+    write picked up from a shared session is ignored. A lost checkpoint only costs reading again, for every step gives the same
+    result when repeated.
 
-    It stays in the session behind a build's statement that created a table, or failed. Whoever changes the table in that session makes a
-    commit that carries it, too: a checkpoint therefore names the operation that it was made for, and is ignored in commits of others.
+    It stays in the session behind a build's statement that created a table, or failed. Whoever changes the table in that session
+    makes a commit that carries it, too: a checkpoint therefore names the operation that it was made for, and is ignored in
+    commits of others.
 
-    Returns the newest one, with `at`, the version of the table, and without anything else where there is none. A write of somebody else
-    makes older checkpoints void: what they say was read may be gone.
+    Returns the newest one, with `at`, the version of the table, and without anything else where there is none. A write of
+    somebody else makes older checkpoints void: what they say was read may be gone.
 -#}
 {% macro _read_checkpoint(relation) -%}
     {%- set at = {} -%}
@@ -75,8 +77,8 @@
 
 
 {#-
-    Clears what a run that failed has left in the session. A commit of this run, such as that of a new column, would otherwise carry a
-    checkpoint whose rows were never written.
+    Clears what a run that failed has left in the session. A commit of this run, such as that of a new column, would otherwise
+    carry a checkpoint whose rows were never written.
 -#}
 {% macro _clear_checkpoint() -%}
     {{ return(adapter.dispatch("clear_checkpoint", "cdc")()) }}
@@ -93,8 +95,8 @@
 
 
 {#-
-    Writes a checkpoint by itself, where there is nothing else to write and it says more than the last one. Delta makes no commit of a
-    write without rows.
+    Writes a checkpoint by itself, where there is nothing else to write and it says more than the last one. Delta makes no commit
+    of a write without rows.
 -#}
 {% macro _commit_checkpoint(relation, position, last) -%}
     {%- set moved = [] -%}
@@ -137,8 +139,9 @@
 
 
 {#-
-    Commits a checkpoint that says of no row that it was read, so that older ones do not count. A lost checkpoint costs reading again, a
-    lost one of these would not: in a session that several nodes share, another node can reset the setting before this commit is made.
+    Commits a checkpoint that says of no row that it was read, so that older ones do not count. A lost checkpoint costs reading
+    again, a lost one of these would not: in a session that several nodes share, another node can reset the setting before this
+    commit is made.
 -#}
 {% macro _void_checkpoint(relation) -%}
     {%- for attempt in range(10) -%}
@@ -156,8 +159,8 @@
 
 
 {#-
-    Stops a run beside which a program that is no build wrote rows since a version. The run's own checkpoint may be newer and would hide
-    what that program did: another one, which says of no row that it was read, has the next build look at everything.
+    Stops a run beside which a program that is no build wrote rows since a version. The run's own checkpoint may be newer and
+    would hide what that program did: another one, which says of no row that it was read, has the next build look at everything.
 -#}
 {% macro _refuse_foreign_writes(relation, version) -%}
     {%- if cdc._writes_since(relation, version, by_builds=false) -%}

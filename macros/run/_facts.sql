@@ -3,7 +3,8 @@
     elsewhere.
 
     Of the new events: `good`, without the ends of moved keys; `truncates`, rows; `truncate_events`, different ones; `partial`,
-    whether one may leave columns unset; `single`, whether no two have the same key; `bounds`, where their keys are (see `_key_bounds`).
+    whether one may leave columns unset; `single`, whether no two have the same key; `bounds`, where their keys are (see
+    `_key_bounds`).
 -#}
 {% macro _event_facts(spec, events) -%}
     {%- set key = spec.key_columns[0] -%}

@@ -28,8 +28,8 @@
 
 
 {#-
-    What a table would be made of now, as one text that its checkpoint keeps: the same text again means that nothing is new. None where that
-    cannot be told.
+    What a table would be made of now, as one text that its checkpoint keeps: the same text again means that nothing is new. None
+    where that cannot be told.
 -#}
 {% macro _fingerprint(node, commits) -%}
     {%- if none in commits -%}

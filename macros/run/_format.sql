@@ -32,7 +32,8 @@
 
 {#-
     The properties that a history or a final table has because of its format, and of what its node says of writes.
-      write_mode       whether changed rows are marked in a file beside (merge-on-read), or their files written again (copy-on-write)
+      write_mode       whether changed rows are marked in a file beside (merge-on-read), or their files written again
+                       (copy-on-write)
       format_version   of Iceberg
 -#}
 {% macro _format_properties(node) -%}
@@ -157,8 +158,8 @@
 
 
 {#-
-    A table of events that is about to be built although it is there in the other format, whose tables are in another catalog: it would
-    begin from the raw events, which may not be all there any more.
+    A table of events that is about to be built although it is there in the other format, whose tables are in another catalog: it
+    would begin from the raw events, which may not be all there any more.
 -#}
 {% macro _refuse_second_home(node, relation) -%}
     {%- set catalog = target.get("iceberg_catalog") -%}

@@ -1,7 +1,7 @@
 {#-
-    Where the keys of a step's rows are, by their first column: its range, and a list where the rows are few. As literals they let Delta
-    leave out the files, and Parquet the parts of them, that no touched key can be in, and Spark the rows before it joins them. A
-    column of a query over the rows; NULL where the type's literals do not say the same in every setting.
+    Where the keys of a step's rows are, by their first column: its range, and a list where the rows are few. As literals they let
+    Delta leave out the files, and Parquet the parts of them, that no touched key can be in, and Spark the rows before it joins
+    them. A column of a query over the rows; NULL where the type's literals do not say the same in every setting.
 -#}
 {% macro _key_range(spec, relation) -%}
     {%- set key = spec.key_columns[0] -%}

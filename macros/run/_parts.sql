@@ -1,6 +1,6 @@
 {#-
-    A large load in parts of the ingestion sequence. Each part is a batch with a commit and a checkpoint of its own, so that a load that is
-    killed goes on with the next part. The checkpoint of each but the last says that it is a `part`.
+    A large load in parts of the ingestion sequence. Each part is a batch with a commit and a checkpoint of its own, so that a
+    load that is killed goes on with the next part. The checkpoint of each but the last says that it is a `part`.
 -#}
 
 {#-
@@ -24,8 +24,8 @@
 
 
 {#-
-    Stops a first load that goes on under another declaration: the rows that are there, and those that are not, are what the former one made of
-    the events. A full refresh starts over.
+    Stops a first load that goes on under another declaration: the rows that are there, and those that are not, are what the
+    former one made of the events. A full refresh starts over.
 -#}
 {% macro _refuse_other_load(spec, d, checkpoint) -%}
     {%- set load = (checkpoint.get("part") or {}).get("load") -%}
@@ -40,9 +40,9 @@
 
 
 {#-
-    Where the first of several parts of equal size ends (`read_to`), and how many raw rows it has (`raw_rows`); none where all is read at
-    once. So it is where more than the rows of these arrivals decide: key changes that a resolver has seen, a lookback window, an order of
-    batches, amendments, whole histories that are folded again.
+    Where the first of several parts of equal size ends (`read_to`), and how many raw rows it has (`raw_rows`); none where all is
+    read at once. So it is where more than the rows of these arrivals decide: key changes that a resolver has seen, a lookback
+    window, an order of batches, amendments, whole histories that are folded again.
 -#}
 {% macro _first_part(spec, d, read_from, read_to, raw_rows) -%}
     {%- set most = cdc._rows_at_once() -%}

@@ -1,6 +1,6 @@
 {#-
-    Whether a table that reads a part of a raw table, as those of a topic do, has nothing new in it, although others may have. One look
-    at the raw table tells it of all that read it.
+    Whether a table that reads a part of a raw table, as those of a topic do, has nothing new in it, although others may have. One
+    look at the raw table tells it of all that read it.
 -#}
 {% macro _is_unaffected(node) -%}
     {%- set reader = cdc._reader(node) -%}
@@ -101,8 +101,8 @@
 
 
 {#-
-    A table that reads the events of a staging view of a shared raw table, and its checkpoint, which says how far. None otherwise, as on every
-    adapter that cannot read Delta's log.
+    A table that reads the events of a staging view of a shared raw table, and its checkpoint, which says how far. None otherwise,
+    as on every adapter that cannot read Delta's log.
 -#}
 {% macro _reader(node) -%}
     {%- set target = cdc._relation_of(node) -%}
@@ -183,8 +183,8 @@
 
 
 {#-
-    A condition that no raw row of a table fails, without decoding it: the declared one, and that the payload holds the table's name. An
-    event that names no table is quarantined by whoever decodes it, and does not call for that.
+    A condition that no raw row of a table fails, without decoding it: the declared one, and that the payload holds the table's
+    name. An event that names no table is quarantined by whoever decodes it, and does not call for that.
 -#}
 {% macro _may_be_of_table(d) -%}
     {%- set conditions = [d.where or "true"] -%}

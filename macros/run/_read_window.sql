@@ -105,7 +105,8 @@
 
 
 {#-
-    Whether this invocation reads a part of what there is, as `--empty` and `--sample` say. dbt's `flags` do not have the second one.
+    Whether this invocation reads a part of what there is, as `--empty` and `--sample` say. dbt's `flags` do not have the second
+    one.
 -#}
 {% macro _reads_a_part() -%}
     {{ return(flags.EMPTY or invocation_args_dict.get("sample") is not none) }}
@@ -156,9 +157,9 @@
 
 
 {#-
-    One look at what arrived since the last one: up to where it goes (`read_to`), from where (`read_from`) and how many raw rows it is
-    (`raw_rows`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of decoding. Rows that
-    were appended with an arrival that was read already are read as well, where the log tells of them.
+    One look at what arrived since the last one: up to where it goes (`read_to`), from where (`read_from`) and how many raw rows
+    it is (`raw_rows`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of
+    decoding. Rows that were appended with an arrival that was read already are read as well, where the log tells of them.
 -#}
 {% macro _new_data(spec, read_from, raw_version, is_part=false, looks=3) -%}
     {%- set d = none if spec.follows else spec.declaration -%}

@@ -40,9 +40,9 @@
 
 
 {#-
-    What a table of events says of itself. One that somebody created in its place says nothing, and is made to say it again. Its events
-    have identities of some declaration, so that each is recognized by what it says, and NULL in any column may be a value not read yet.
-    Its creation carries a checkpoint where the session had one of a build's creation, which is void from here on.
+    What a table of events says of itself. One that somebody created in its place says nothing, and is made to say it again. Its
+    events have identities of some declaration, so that each is recognized by what it says, and NULL in any column may be a value
+    not read yet. Its creation carries a checkpoint where the session had one of a build's creation, which is void from here on.
 -#}
 {% macro _own_properties(spec, node, types) -%}
     {%- set properties = cdc._table_properties(spec.relation) -%}
@@ -219,7 +219,8 @@
 
 
 {#-
-    Whether an event may come without values for some columns: never where events are the rows of a typed table, unless rows were amended.
+    Whether an event may come without values for some columns: never where events are the rows of a typed table, unless rows were
+    amended.
 -#}
 {% macro _may_be_partial(d) -%}
     {{ return(not d or not d.traits.columns or (d.ignore_null_updates or d.changed_columns) and true

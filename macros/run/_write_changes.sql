@@ -1,11 +1,11 @@
 {#-
     The one place that writes changes to a table, and decides how. In the order of what they cost:
       append         where no known row is touched
-      replace where  where the changed rows can be listed: the commit that MERGE makes, without its join. Iceberg replaces whole files
-                     only in this way
+      replace where  where the changed rows can be listed: the commit that MERGE makes, without its join. Iceberg replaces whole
+                     files only in this way
       merge          everything else
-    The changes hold for the version of the table that they were computed from. Returns whether they were written; false where somebody
-    wrote first, so that they have to be computed again.
+    The changes hold for the version of the table that they were computed from. Returns whether they were written; false where
+    somebody wrote first, so that they have to be computed again.
       write.changes      the step that holds them
       write.version      the version of the table that they were computed from
       write.columns      columns of the table, in order

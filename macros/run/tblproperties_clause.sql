@@ -1,7 +1,7 @@
 {#-
-    dbt's hook for the properties of a table that is created: histories and final tables of this package have a change feed, and say what
-    they were declared as; others are left as they were. The commit that creates a final table, or a consumer of changes, gets its
-    checkpoint here.
+    dbt's hook for the properties of a table that is created: histories and final tables of this package have a change feed, and
+    say what they were declared as; others are left as they were. The commit that creates a final table, or a consumer of changes,
+    gets its checkpoint here.
 -#}
 {% macro spark__tblproperties_clause() -%}
     {%- set kind = cdc._kind_of(model) -%}
@@ -24,8 +24,8 @@
 
 
 {#-
-    The features of Delta that columns of these types need. Delta turns them on by itself in a new table only: a full refresh replaces a
-    table that may have been created without them.
+    The features of Delta that columns of these types need. Delta turns them on by itself in a new table only: a full refresh
+    replaces a table that may have been created without them.
 -#}
 {% macro _table_features(types, node=none) -%}
     {%- set is_delta = node is none or cdc._file_format(node) == "delta" -%}

@@ -1,6 +1,6 @@
 {#-
-    Identifiers and literals enter SQL only through these two, so that a name or a text can never become code. Spark puts variables, as in
-    `${name}`, into the text of a statement before it reads it.
+    Identifiers and literals enter SQL only through these two, so that a name or a text can never become code. Spark puts
+    variables, as in `${name}`, into the text of a statement before it reads it.
 -#}
 
 {% macro _quoted(name) -%}

@@ -1,6 +1,6 @@
 {#-
-    Not too many of the events of a table are in the quarantine. For a source table that is declared, or a history or final table of one.
-    It decodes the raw table once more; with `newest` only the events whose `arrival` is that close to the highest one.
+    Not too many of the events of a table are in the quarantine. For a source table that is declared, or a history or final table
+    of one. It decodes the raw table once more; with `newest` only the events whose `arrival` is that close to the highest one.
 #}
 {% test quarantined_share(model, max_share=0.1, newest=none) %}
 
