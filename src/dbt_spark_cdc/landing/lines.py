@@ -23,6 +23,7 @@ LINE_LIMIT = 256 * 1024 * 1024
 SMALL_FILE = 4 * 1024
 BYTES_UNPACKED = 64 * 1024
 EMPTY = "empty file"
+GZIP_BEGINS = b"\x1f\x8b"
 # Of the raw table, without what the commit adds: `_landed_at` and `_batch`.
 LINES = (
     "_table string, value string, _file string, _row bigint, _problem string, _size bigint,"
@@ -245,7 +246,7 @@ def read_lines(name: str, content: bytes) -> Iterator[tuple[str | None, int, str
     """Splits a change file into lines.
 
     Args:
-        name: File name; `.gz` marks gzip.
+        name: File name, see `is_packed`.
         content: The file's bytes.
 
     Yields:
@@ -283,17 +284,27 @@ def _text(name: str, content: bytes) -> tuple[bytes, int, str | None]:
     return text, max(sound - len(unpacked) + len(text), 0), problem
 
 
+def is_packed(name: str, content: bytes) -> bool:
+    """Returns whether a file is one of gzip: by its name, or as no text begins.
+
+    Args:
+        name: File name; `.gz` marks gzip, damaged files included.
+        content: The file's bytes.
+    """
+    return name.endswith(".gz") or content.startswith(GZIP_BEGINS)
+
+
 def decompress(name: str, content: bytes) -> tuple[bytes, int, str | None]:
     """Unpacks a file as far as it can be read.
 
     Args:
-        name: File name; `.gz` marks gzip.
+        name: File name, see `is_packed`.
         content: The file's bytes.
 
     Returns:
         The readable bytes, how many of them are certain, and what is wrong with the file.
     """
-    if not name.endswith(".gz"):
+    if not is_packed(name, content):
         return content, len(content), None
     unpacked, view, at = bytearray(), memoryview(content), 0
     while at < len(view):  # a gzip file may hold several members

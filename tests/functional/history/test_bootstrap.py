@@ -771,7 +771,7 @@ class TestTaken(Operation):
         files = [pq.read_table(file).to_pylist() for file in folder.glob("*.parquet")]
         assert "cy" in repr(files) and "ann" not in repr(files)
 
-    def test_a_model_is_compiled_without_its_snapshot_and_reads_nothing(self, prepared: Any) -> None:
+    def test_a_model_without_its_snapshot_is_compiled_and_never_read(self, prepared: Any) -> None:
         schema = prepared.test_schema
         prepared.run_sql(f"drop table {schema}.cdc_bootstrap__app_people")
         run_dbt(["compile"])

@@ -83,8 +83,8 @@ def message_of(exc: BaseException) -> str:
     text = _JAVA_CLASS.sub("", _PLAN.sub("", _STACK.sub("", text))).strip()
     if missing := _NO_COPY.match(text):
         return (
-            "A source table starts from a snapshot (`bootstrap`), which has not been taken: there is"
-            f" no {missing[1]}. Take it first: dbt run-operation cdc_bootstrap"
+            "A source table starts from a snapshot (`bootstrap`), which has not been taken: there"
+            f" is no {missing[1]}. Take it first: dbt run-operation cdc_bootstrap"
         )
     return _around_caret(text) or type(exc).__name__
 

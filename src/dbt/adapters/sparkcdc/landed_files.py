@@ -23,7 +23,6 @@ UNFINISHED = ".cdc_writing"
 OTHER_PACKING = re.compile(
     r"(?i)\.(7z|br|bz2|deflate|gz|gzip|lz4|lzma|lzo|snappy|xz|z|zip|zst|zstd)\Z"
 )
-GZIP_BEGINS = b"\x1f\x8b"
 # One that belongs to no member, and says no time: the same lines are the same bytes.
 GZIP_TIME = 0
 
@@ -68,7 +67,7 @@ def plan(folder: Path, lines: Mapping[str, Collection[str]]) -> tuple[list[Rewri
     for table in sorted(path for path in folder.iterdir() if path.is_dir()):
         wanted = lines.get(table.name, ())
         for file in visible(table):
-            if table.name in lines and (packing := other_packing(file.name) or _hidden_gzip(file)):
+            if table.name in lines and (packing := other_packing(file.name)):
                 problems.append(
                     f"{file}: {packing}. Nothing tells whether it has lines of the person: replace"
                     " it so, or move it out of the folder"
@@ -136,24 +135,11 @@ def other_packing(name: str) -> str:
     )
 
 
-def _hidden_gzip(file: Path) -> str:
-    """Why a file that gzip has packed is none to landing, and the remedy; nothing of others."""
-    if file.name.endswith(".gz"):
-        return ""
-    with file.open("rb") as content:
-        if content.read(len(GZIP_BEGINS)) != GZIP_BEGINS:
-            return ""
-    return (
-        "it is packed by gzip, and landing unpacks only files whose names end with `.gz`: send it"
-        " under such a name"
-    )
-
-
 def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[int, bytes]:
     """Empties the lines of a file that are among some.
 
     Args:
-        name: Its name; `.gz` marks gzip.
+        name: Its name.
         content: Its bytes.
         lines: The SHA-256 of each of the lines.
 
@@ -163,7 +149,7 @@ def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[in
     Raises:
         DamagedFile: The file has such a line, and is damaged.
     """
-    from dbt_spark_cdc.landing.lines import decompress  # its package needs this one
+    from dbt_spark_cdc.landing.lines import decompress, is_packed  # its package needs this one
 
     unpacked, _, problem = decompress(name, content)
     kept, count = [], 0
@@ -185,7 +171,7 @@ def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[in
     left = b"\n".join(kept)
     if not left.removeprefix(BOM_UTF8).strip():
         return count, b""
-    return count, gzip.compress(left, mtime=GZIP_TIME) if name.endswith(".gz") else left
+    return count, gzip.compress(left, mtime=GZIP_TIME) if is_packed(name, content) else left
 
 
 def write_beside(file: Path, lines: Collection[str]) -> None:
