@@ -196,7 +196,7 @@ where __cdc_is_erased or __cdc_is_named
     {%- if mixed -%}
         {%- set events = " event stands" if mixed == 1 else " events stand" -%}
         {%- do cdc._refuse_operation("cdc_erase", d.table, [mixed ~ events ~ " at a position of a key that both a row to be"
-            ~ " erased and another one have: no list could tell whose it is. Erase the other row as well; `dbt-spark-cdc explain` shows"
+            ~ " erased and another one have: no list could tell whose it is. Erase the other row as well; `cdc explain` shows"
             ~ " the rows of a key."]) -%}
     {%- endif -%}
 {%- endmacro %}
