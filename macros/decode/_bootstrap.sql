@@ -94,8 +94,8 @@
 
 {#-
     CTEs that join the rows of a snapshot to `stream_events`. What the snapshot covers, events at its position or before, is in
-    its rows already and goes to `covered_events`: an old delete does not remove a row, nor does an old insert of a row that was
-    deleted bring it back, in whatever order they arrive.
+    its rows already and left out (`__cdc_is_covered` in `placed_events`): an old delete does not remove a row, nor does an old
+    insert of a row that was deleted bring it back, in whatever order they arrive.
       last   what the CTE of all events is called
 -#}
 {% macro _with_bootstrap(d, bootstrap, last) -%}
@@ -121,12 +121,6 @@ placed_events as (
         coalesce(stream_events._seq <= snapshot_position.__cdc_position, false) as __cdc_is_covered
     from stream_events
     cross join snapshot_position
-),
-
-covered_events as (
-    select * except (__cdc_is_covered)
-    from placed_events
-    where __cdc_is_covered
 ),
 
 snapshot_events as (

@@ -100,6 +100,6 @@ cross join erased_counts
 select _arrived from decoded_events where _cdc_operation = 'M'
 {%- if cdc._bootstrap_of(d, d.relation) %}
 union all
-select _arrived from covered_events
+select _arrived from placed_events where __cdc_is_covered
 {%- endif %}
 {%- endmacro %}

@@ -155,12 +155,6 @@ placed_events as (
     cross join snapshot_position
 ),
 
-covered_events as (
-    select * except (__cdc_is_covered)
-    from placed_events
-    where __cdc_is_covered
-),
-
 snapshot_events as (
     with raw_events as (
         select raw_rows.*
