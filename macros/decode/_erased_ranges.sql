@@ -65,7 +65,7 @@ judged_events as (
     from ranged_events
 ),
 
-{{ cdc._divided_events() }}
+{{ cdc._kept_events() }}
 {%- endmacro %}
 
 

@@ -101,7 +101,7 @@
 {%- endmacro %}
 
 
-{#- CTEs that divide `all_events` into `identified_events` and `erased_events`. The list has a key once. -#}
+{#- CTEs that take the events of erased keys out of `all_events`: `__cdc_is_erased` in `judged_events`. The list has a key once. -#}
 {% macro _without_erased(d, erasures) -%}
     {%- if d.key_changes -%}
         {{ return(cdc._without_erased_ranges(d, erasures)) }}
@@ -138,18 +138,12 @@ judged_events as (
     {%- endfor %}
 ),
 
-{{ cdc._divided_events() }}
+{{ cdc._kept_events() }}
 {%- endmacro %}
 
 
-{#- The two parts of `judged_events`. -#}
-{% macro _divided_events() -%}
-erased_events as (
-    select * except (__cdc_is_erased)
-    from judged_events
-    where __cdc_is_erased
-),
-
+{#- What is left of `judged_events`. -#}
+{% macro _kept_events() -%}
 identified_events as (
     select * except (__cdc_is_erased)
     from judged_events

@@ -78,8 +78,8 @@ bad_counts as (
 
 erased_counts as (
     select count(*) as erased
-    from erased_events
-    where {{ cdc._is_new_row("_arrived", window.read_from, window.read_to, window.amended) }}
+    from judged_events
+    where __cdc_is_erased and {{ cdc._is_new_row("_arrived", window.read_from, window.read_to, window.amended) }}
 )
 {%- endif %}
 

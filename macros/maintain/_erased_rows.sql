@@ -84,7 +84,8 @@ with {{ cdc._decoded_events(dict(d, sees_erased=false, erased_by=erased.ranges.r
 select
     _origin as __cdc_raw_row,
     min(_arrived) as _arrived
-from erased_events
+from judged_events
+where __cdc_is_erased
 group by _origin
     {%- else -%}
 with {{ cdc._decoded_events(dict(d, sees_erased=true), d.relation) }},
