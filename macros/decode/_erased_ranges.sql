@@ -65,7 +65,7 @@ judged_events as (
     from ranged_events
 ),
 
-{{ cdc._kept_events() }}
+{{ cdc._unerased_events() }}
 {%- endmacro %}
 
 

@@ -138,12 +138,12 @@ judged_events as (
     {%- endfor %}
 ),
 
-{{ cdc._kept_events() }}
+{{ cdc._unerased_events() }}
 {%- endmacro %}
 
 
 {#- What is left of `judged_events`. -#}
-{% macro _kept_events() -%}
+{% macro _unerased_events() -%}
 identified_events as (
     select * except (__cdc_is_erased)
     from judged_events
