@@ -420,8 +420,8 @@ def _readme(shape: Shape, tables: Sequence[NewTable]) -> str:
     fed = (
         f"Put change files into `{LANDING}/<table>/`, or set `CDC_LANDING` to a folder that has a\n"
         "folder for each table. New events come in new files; a landed file is never changed.\n"
-        "Every build reads all files. If that takes too long, land them in a raw table, of which a\n"
-        "build reads only what is new: docs/landing.md of dbt-spark-cdc.\n"
+        "Every build reads all files. If that takes too long, land them in a raw table, of which\n"
+        "a build reads only what is new: docs/landing.md of dbt-spark-cdc.\n"
         if any(table.folder for table in tables)
         else "The events are in tables that something else writes: `models/sources/` names them.\n"
     )
