@@ -8,10 +8,8 @@ as they lie on the disk, compressed columns included. What only tables of Iceber
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -226,16 +224,15 @@ def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
             unpacked may hold anything.
         needles: See `spellings`.
     """
+    from dbt_spark_cdc.landing.lines import GZIP_BEGINS, decompress  # its package needs this one
+
     if not needles:
         return False
     content = file.read_bytes()
     if any(needle in content for needle in needles):
         return True
-    if content[:2] == b"\x1f\x8b":
-        try:
-            unpacked = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error):  # what can be read of a damaged file
-            unpacked = _unpacked(content)
+    if content.startswith(GZIP_BEGINS):  # of a damaged file, what can be read
+        unpacked = decompress(file.name, content)[0]
         return any(needle in unpacked for needle in needles)
     if content[:4] == avro_file.MAGIC:
         try:
@@ -249,16 +246,6 @@ def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
                     if any(_matches(texts, needles) for texts in _texts(column)):
                         return True
     return False
-
-
-def _unpacked(content: bytes) -> bytes:
-    unpacked, member = bytearray(), zlib.decompressobj(wbits=31)
-    for at in range(len(content)):
-        try:
-            unpacked += member.decompress(content[at : at + 1])
-        except zlib.error:
-            break
-    return bytes(unpacked)
 
 
 def _matches(texts: pa.Array, needles: Sequence[bytes]) -> bool:
