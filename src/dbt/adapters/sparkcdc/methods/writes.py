@@ -10,7 +10,6 @@ from dbt.adapters.base.meta import available
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.sparkcdc import iceberg_writes, steps
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
-from dbt.adapters.sparkcdc.cursor import literal
 from dbt.adapters.sparkcdc.delta_log import compaction_pays, written_alone
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
@@ -196,13 +195,12 @@ class WriteMethods(TableMethods):
         """
         present = (relation.identifier or "").lower()
         name = present.rpartition(mark)[0]
-        schema = relation.include(identifier=False)
-        listing = f"show tables in {schema} like {literal(f'{name}{mark}*')}"
         newest = datetime.now(timezone.utc) - timedelta(hours=hours)
-        for row in self.execute(listing, fetch=True)[1].rows:
-            if row["tableName"].lower() == present:
+        # dbt has listed the schema when it began, and what is to be dropped is older.
+        for left in self.list_relations(relation.database, relation.schema):
+            found = (left.identifier or "").lower()
+            if found == present or not found.startswith(f"{name}{mark}"):
                 continue
-            left = relation.incorporate(path={"identifier": row["tableName"]})
             # Another build may drop it first.
             with contextlib.suppress(DbtRuntimeError):
                 detail = self.execute(f"describe detail {left}", fetch=True)[1].rows[0]
