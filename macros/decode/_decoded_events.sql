@@ -7,10 +7,12 @@
       given_events       the value each event gives each column
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
-    Where an erasure list is there, the last one holds no event of a listed key: in `judged_events` these are `__cdc_is_erased`. For a declaration
-    that `sees_erased` it holds all. Amendments are events among them. A declaration whose `amended` is false has none. Records
-    that are no change of this table (messages, transaction borders) are left out. Where the table starts from a snapshot, the
-    last one holds its rows as well; in `placed_events` what the snapshot covers is `__cdc_is_covered`.
+    Where an erasure list is there, the last one holds no event of a listed key: in `judged_events` these are `__cdc_is_erased`.
+    For a declaration that `sees_erased` it holds all.
+
+    Amendments are events among them. A declaration whose `amended` is false has none. Records that are no change of this table
+    (messages, transaction borders) are left out. Where the table starts from a snapshot, the last one holds its rows as well; in
+    `placed_events` what the snapshot covers is `__cdc_is_covered`.
 
     Up to `read_events` the raw table's own columns are there, for the expressions of the declaration. What stands beside them
     begins with __cdc_, but for the struct `_message`.

@@ -103,7 +103,7 @@ class LocalFolder:
                 continue
             hidden = set(os.listdir(table.path))
             for entry in _visible(table.path):
-                # An erasure has written its new content, and has not told the log yet.
+                # An erasure has written its new content, and has not noted it in the log yet.
                 if entry.is_file() and beside(Path(entry.path)).name not in hidden:
                     try:
                         stat = entry.stat()
