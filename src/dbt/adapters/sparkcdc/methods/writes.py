@@ -197,7 +197,7 @@ class WriteMethods(TableMethods):
         name = present.rpartition(mark)[0]
         newest = datetime.now(timezone.utc) - timedelta(hours=hours)
         # dbt has listed the schema when it began, and what is to be dropped is older.
-        for left in self.list_relations(relation.database, relation.schema):
+        for left in self.list_relations(relation.database, relation.schema or ""):
             found = (left.identifier or "").lower()
             if found == present or not found.startswith(f"{name}{mark}"):
                 continue
