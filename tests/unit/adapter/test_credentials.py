@@ -43,6 +43,22 @@ def test_what_cannot_be_is_told_with_the_way_out(given: dict[str, Any], told: st
         SparkCdcCredentials(**{"schema": "shop", **given})
 
 
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(DbtRuntimeError) as told:
+        credentials(schema="", warehouse="s3://lake/w", max_rows_per_commit=-1, token="hush")
+    lines = told.value.msg.splitlines()
+    wanted = (
+        "add `schema:",
+        "no `remote`",
+        "`max_rows_per_commit: -1`",
+        "s3a://lake/w",
+        "Add `meta",
+    )
+    assert len(lines) == len(wanted)
+    assert all(part in line for part, line in zip(wanted, lines, strict=True))
+    assert "hush" not in str(told.value)
+
+
 def test_paths_start_at_the_project(tmp_path: Path) -> None:
     creds = credentials(spark_log="/var/log/spark.log")
     creds.anchor(tmp_path)

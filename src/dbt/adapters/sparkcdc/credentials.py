@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,23 +71,6 @@ class SparkCdcCredentials(Credentials):
     method: str = "session"
 
     def __post_init__(self) -> None:
-        if not self.schema:
-            raise DbtRuntimeError(
-                "The profile of type sparkcdc has no `schema`: add `schema: <name>`, the schema "
-                "that dbt builds in."
-            )
-        if self.database not in (None, self.schema):
-            raise DbtRuntimeError(
-                f"The profile names database '{self.database}' and schema '{self.schema}': in "
-                "Spark they are one thing. Leave `database` out."
-            )
-        if self.method != "session":
-            raise DbtRuntimeError(
-                f"Type sparkcdc has no method '{self.method}': it runs Spark in dbt's own process, "
-                "or on a Spark Connect server with `remote: sc://host:port`. For thrift, http "
-                "and odbc use `type: spark`."
-            )
-        self.database = None
         self.server_side_parameters = {
             key: _spark_value(value) for key, value in self.server_side_parameters.items()
         }
@@ -95,80 +79,102 @@ class SparkCdcCredentials(Credentials):
             self.token = self.token or found[1]
             remote = TOKEN.sub("", remote)
         self.remote = remote
+        problems = [*self._problems(), *self._problems_of_catalog(), *self._problems_of_warehouse()]
+        if problems:
+            raise DbtRuntimeError("\n".join(problems))
+        self.database = None
+        if self.warehouse.startswith("file:"):
+            self.warehouse = str(local_folder(self.warehouse))
+
+    def _problems(self) -> Iterator[str]:
+        if not self.schema:
+            yield (
+                "The profile of type sparkcdc has no `schema`: add `schema: <name>`, the schema "
+                "that dbt builds in."
+            )
+        if self.database not in (None, self.schema):
+            yield (
+                f"The profile names database '{self.database}' and schema '{self.schema}': in "
+                "Spark they are one thing. Leave `database` out."
+            )
+        if self.method != "session":
+            yield (
+                f"Type sparkcdc has no method '{self.method}': it runs Spark in dbt's own process, "
+                "or on a Spark Connect server with `remote: sc://host:port`. For thrift, http "
+                "and odbc use `type: spark`."
+            )
         if self.token and not self.remote:
-            raise DbtRuntimeError(
+            yield (
                 "The profile of type sparkcdc has a `token` and no `remote`: add `remote: "
                 "sc://host:port`, the Spark Connect server that it is for, or leave it out."
             )
-
-        if self.iceberg_catalog and not NAME.fullmatch(self.iceberg_catalog):
-            raise DbtRuntimeError(
-                f"The profile of type sparkcdc has `iceberg_catalog: {self.iceberg_catalog}`: the "
-                "name of a catalog consists of letters, digits and `_`."
-            )
-        if self.iceberg_catalog == "spark_catalog":
-            raise DbtRuntimeError(
-                "The profile of type sparkcdc has `iceberg_catalog: spark_catalog`, which is the "
-                "catalog of Delta's tables. Name another one, such as `lake`."
-            )
-        if self.iceberg_catalog and self.remote:
-            raise DbtRuntimeError(
-                "The profile of type sparkcdc has `iceberg_catalog` and `remote`: tables of "
-                "Iceberg are built by the Spark inside dbt's process only. Leave one of them out."
-            )
         if self.shared_files and not self.remote:
-            raise DbtRuntimeError(
+            yield (
                 "The profile of type sparkcdc has `shared_files` and no `remote`: add `remote: "
                 "sc://host:port`, the Spark Connect server whose files are meant, or leave it out."
             )
-        self._check_warehouse()
         if self.max_rows_per_commit < 0:
-            raise DbtRuntimeError(
+            yield (
                 "The profile of type sparkcdc has `max_rows_per_commit: "
                 f"{self.max_rows_per_commit}`: it is a number of rows, or 0 for one commit."
             )
         if self.reconnect_seconds < 0:
-            raise DbtRuntimeError(
+            yield (
                 f"The profile of type sparkcdc has `reconnect_seconds: {self.reconnect_seconds}`: "
                 "it is a time, 0 or more."
             )
 
-    def _check_warehouse(self) -> None:
+    def _problems_of_catalog(self) -> Iterator[str]:
+        if not self.iceberg_catalog:
+            return
+        if not NAME.fullmatch(self.iceberg_catalog):
+            yield (
+                f"The profile of type sparkcdc has `iceberg_catalog: {self.iceberg_catalog}`: the "
+                "name of a catalog consists of letters, digits and `_`."
+            )
+        if self.iceberg_catalog == "spark_catalog":
+            yield (
+                "The profile of type sparkcdc has `iceberg_catalog: spark_catalog`, which is the "
+                "catalog of Delta's tables. Name another one, such as `lake`."
+            )
+        if self.remote:
+            yield (
+                "The profile of type sparkcdc has `iceberg_catalog` and `remote`: tables of "
+                "Iceberg are built by the Spark inside dbt's process only. Leave one of them out."
+            )
+
+    def _problems_of_warehouse(self) -> Iterator[str]:
         scheme, _, place = self.warehouse.partition(":")
         authority = place.removeprefix("//").partition("/")[0]
+        is_embedded = metastores.is_embedded(self.server_side_parameters)
         if "@" in authority and (":" in authority.partition("@")[0] or scheme.startswith("s3")):
-            raise DbtRuntimeError(
+            # No other message may show the address.
+            yield (
                 f"The profile of type sparkcdc has a `warehouse` of scheme {scheme} with a key or "
                 "password in its address, which messages would show. Give it by the environment, "
                 "such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for S3, or by an entry of "
                 "`server_side_parameters` that reads it with `env_var`."
             )
-        if scheme == "file":
-            folder = local_folder(self.warehouse)
-            if folder is None:
-                raise DbtRuntimeError(
-                    f"The profile of type sparkcdc has `warehouse: {self.warehouse}`, which is not "
-                    "on a disk of this machine: write the path of a folder."
-                )
-            self.warehouse = str(folder)
-        elif scheme in ("s3", "s3n") and not self.remote:
-            raise DbtRuntimeError(
-                f"The profile of type sparkcdc has `warehouse: {self.warehouse}`: Spark reaches S3 "
-                f"by s3a. Write `warehouse: s3a:{self.warehouse.partition(':')[2]}`."
+            return
+        if scheme == "file" and local_folder(self.warehouse) is None:
+            yield (
+                f"The profile of type sparkcdc has `warehouse: {self.warehouse}`, which is not "
+                "on a disk of this machine: write the path of a folder."
             )
-        if self.metastore and not metastores.is_embedded(self.server_side_parameters):
-            raise DbtRuntimeError(
+        elif scheme in ("s3", "s3n") and not self.remote:
+            yield (
+                f"The profile of type sparkcdc has `warehouse: {self.warehouse}`: Spark reaches S3 "
+                f"by s3a. Write `warehouse: s3a:{place}`."
+            )
+        if self.metastore and not is_embedded:
+            yield (
                 f"The profile of type sparkcdc has `metastore: {self.metastore}`, the folder of an "
                 "embedded metastore, and names another metastore in `server_side_parameters`: "
                 "leave one of them out."
             )
-        if (
-            self.warehouse_folder is None
-            and not self.metastore
-            and not self.remote
-            and metastores.is_embedded(self.server_side_parameters)
-        ):
-            raise DbtRuntimeError(
+        is_elsewhere = self.warehouse_folder is None and scheme != "file"
+        if is_elsewhere and is_embedded and not self.metastore and not self.remote:
+            yield (
                 f"The profile of type sparkcdc has `warehouse: {self.warehouse}` and no metastore: "
                 "the embedded one needs a folder on this machine, since it cannot be in an object "
                 "store. Add `metastore: <folder>`, or name a metastore that several machines share "
