@@ -44,7 +44,8 @@ class At(NamedTuple):
 
 
 SOURCES = "models/sources/sources.yml"
-CHANGES, DECLARED, MIGRATED = "docs/changes_out.md", "docs/declaration.md", "docs/migration.md"
+CHANGES, MIGRATED = "docs/changes_out.md", "docs/migration.md"
+DECLARED, FINAL = "docs/declaration.md", "docs/final_tables.md"
 FILES = {
     "README.md: dbt_project.yml": At("dbt_project.yml", changed={"<your project>": "test"}),
     "README.md: sources:": At(SOURCES),
@@ -70,12 +71,10 @@ FILES = {
     f"{DECLARED}: config: {{meta: {{cdc: {{format: debezium, keys: [customer_id],": At(
         SOURCES, ("messages", "masked")
     ),
-    f"{DECLARED}: models/final/stock.sql": At("models/stock.sql"),
-    f"{DECLARED}: models/final/customers.sql": At("models/customers_view.sql"),
-    f"{DECLARED}: {{{{ config(": At(
-        "models/visits.sql", changed={"orders_history": "visits_history"}
-    ),
-    f"{DECLARED}: {{{{ config( (2)": At(
+    f"{FINAL}: models/final/stock.sql": At("models/stock.sql"),
+    f"{FINAL}: models/final/customers.sql": At("models/customers_view.sql"),
+    f"{FINAL}: {{{{ config(": At("models/visits.sql", changed={"orders_history": "visits_history"}),
+    f"{FINAL}: {{{{ config( (2)": At(
         "models/visits_parquet.sql", changed={"customers_history": "visits_history"}
     ),
     f"{DECLARED}: config: {{meta: {{cdc: {{renames: {{mail: email, customer_id: [c": At(
@@ -171,7 +170,7 @@ QUERIES: dict[str, dict[str, str]] = {
     f"{CHANGES}: select * from ({{{{ cdc.as_of(ref('customers_history'), '2026-": {
         "customers_history": "migrated_history"  # of events with a time
     },
-    f"{DECLARED}: select * from {{{{ ref('stock') }}}} where _cdc_deleted_at is nu": {},
+    f"{FINAL}: select * from {{{{ ref('stock') }}}} where _cdc_deleted_at is nu": {},
     "docs/operations.md: select node, sum(events_quarantined), max(watermark_after) f": {
         "cdc_runs": "{{ target.schema }}.cdc_runs"
     },
