@@ -105,6 +105,7 @@ class Watch:
             False where too many builds failed in a row.
         """
         failures, full_at = 0, self.clock()
+        inputs: Inputs = {}
         while True:
             began = self.clock()
             is_full = began >= full_at

@@ -147,6 +147,13 @@ def test_it_gives_up_after_failures_in_a_row():
     assert len(clock.waited) == 2
 
 
+def test_a_first_look_that_fails_is_a_failure():
+    project = Project([BAD, BAD, {"a": "1"}])
+    ended, clock = run(project)
+    assert ended and project.built == [[]]
+    assert clock.waited == [2.0, 4.0, 0.0]
+
+
 def test_a_look_that_fails_is_a_failure_and_no_reason_to_forget():
     project = Project([{"a": "1"}, BAD, {"a": "2"}])
     reported: list[Outcome] = []
