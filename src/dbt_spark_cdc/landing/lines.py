@@ -288,10 +288,10 @@ def is_packed(name: str, content: bytes) -> bool:
     """Returns whether a file is one of gzip: by its name, or as no text begins.
 
     Args:
-        name: File name; `.gz` marks gzip, damaged files included.
+        name: File name; `.gz` and `.gzip` mark gzip, damaged files included.
         content: The file's bytes.
     """
-    return name.endswith(".gz") or content.startswith(GZIP_BEGINS)
+    return name.lower().endswith((".gz", ".gzip")) or content.startswith(GZIP_BEGINS)
 
 
 def decompress(name: str, content: bytes) -> tuple[bytes, int, str | None]:

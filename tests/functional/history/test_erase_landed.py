@@ -143,7 +143,7 @@ class TestEraseLanded:
         broken.unlink()
         files.pop(broken.name)
         # Landing has not unpacked them: they may hold a person of whom nothing is landed, too.
-        for name in ("archive.jsonl.GZ", "archive.bz2"):
+        for name in ("archive.jsonl.ZST", "archive.bz2"):
             archive = self.put(name, line(9, 9, "nine"))
             for person in (args, {"table": "shop.people", "keys": [9], "landed_files": True}):
                 said = self.erase(passes=False, **person)

@@ -77,7 +77,7 @@ def test_empty_and_too_large_files_are_reported() -> None:
     ]
 
 
-@pytest.mark.parametrize("suffix", [".bz2", ".zst", ".ZIP", ".GZ", ".snappy"])
+@pytest.mark.parametrize("suffix", [".bz2", ".zst", ".ZIP", ".snappy"])
 def test_a_file_that_landing_cannot_unpack_is_reported_once(suffix: str) -> None:
     file = File(f"orders/b.jsonl{suffix}", 10, 2000)
     known = File("orders/a", 10, 1000)
@@ -89,6 +89,14 @@ def test_a_file_that_landing_cannot_unpack_is_reported_once(suffix: str) -> None
     log = [row(0, 1000, 10, checksum="A"), row(1, 2000, reported.size, _file=file.name)]
     assert plan(known, file, seen=seen_files(log)) == Plan([], [], [])
     assert not seen_files(log)[file.name].landed
+
+
+@pytest.mark.parametrize("suffix", [".GZ", ".gzip", ".gz.1", ""])
+def test_a_file_of_gzip_is_landed_whatever_its_name_is(suffix: str) -> None:
+    file = File(f"orders/b.jsonl{suffix}", 10, 2000)
+    assert plan(file) == Plan([file], [], [])
+    # A former version has reported it.
+    assert plan(file, seen={file.name: Seen(0, 2000, None, False)}) == Plan([file], [], [])
 
 
 def test_what_a_former_version_landed_of_such_a_file_stays_landed() -> None:

@@ -102,8 +102,9 @@ def test_a_wrong_checksum_makes_all_lines_of_its_member_doubtful() -> None:
     ]
 
 
-def test_what_is_no_gzip_is_one_unreadable_line() -> None:
-    [(line, row, problem)] = reader.read_lines("x.gz", b"this is text")
+@pytest.mark.parametrize("name", ["x.gz", "x.GZ", "x.gzip"])
+def test_what_is_no_gzip_is_one_unreadable_line(name: str) -> None:
+    [(line, row, problem)] = reader.read_lines(name, b"this is text")
     assert (line, row) == (None, 0)
     assert problem.startswith("damaged gzip file")
 

@@ -20,9 +20,7 @@ from pathlib import Path
 BESIDE = ".cdc_erased"
 UNFINISHED = ".cdc_writing"
 # What files are packed with elsewhere. Read as text they would be lines of noise.
-OTHER_PACKING = re.compile(
-    r"(?i)\.(7z|br|bz2|deflate|gz|gzip|lz4|lzma|lzo|snappy|xz|z|zip|zst|zstd)\Z"
-)
+OTHER_PACKING = re.compile(r"(?i)\.(7z|br|bz2|deflate|lz4|lzma|lzo|snappy|xz|z|zip|zst|zstd)\Z")
 # One that belongs to no member, and says no time: the same lines are the same bytes.
 GZIP_TIME = 0
 
@@ -127,7 +125,7 @@ def other_packing(name: str) -> str:
         name: Its name.
     """
     found = OTHER_PACKING.search(name)
-    if not found or found[0] == ".gz":
+    if not found:
         return ""
     return (
         f"landing does not unpack files that end with `{found[0]}`: send it as text, or packed by"
