@@ -174,6 +174,13 @@ snapshot_events as (
 -#}
 {% macro _refuse_other_bootstrap(relation, node, d, checkpoint) -%}
     {%- if "fingerprint" in checkpoint and checkpoint.get("bootstrap") != cdc._bootstrap_position(d).get("bootstrap") -%}
+        {%- set copy = cdc._bootstrap_of(d, d.relation) -%}
+        {%- if copy and load_relation(copy) is none -%}
+            {%- do exceptions.raise_compiler_error(
+                "cdc: " ~ d.table ~ " starts from a snapshot (`bootstrap`), which is not there: " ~ copy ~ " is missing."
+                ~ " Nothing was written. Restore that table, or take the snapshot again: dbt run-operation cdc_bootstrap"
+            ) -%}
+        {%- endif -%}
         {%- set rebuild = " --vars '{cdc_rebuild: " ~ node.name ~ "}'" if node.resource_type == "snapshot" else "" -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ relation ~ " was built from " ~ ("another snapshot" if checkpoint.get("bootstrap") else "the stream alone")

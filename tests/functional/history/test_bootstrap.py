@@ -773,9 +773,15 @@ class TestTaken(Operation):
 
     def test_a_model_without_its_snapshot_is_compiled_and_never_read(self, prepared: Any) -> None:
         schema = prepared.test_schema
+        self.declare(prepared, SOUND)
         prepared.run_sql(f"drop table {schema}.cdc_bootstrap__app_people")
         run_dbt(["compile"])
         with pytest.raises(DbtRuntimeError, match="which has not been taken"):
             run_dbt(["show", "--select", "stg_people"])
+        # By itself, a history does not know another snapshot from one that is gone.
+        select = ["--select", "people_history"]
+        build = run_dbt_and_capture(["build", *select], expect_pass=False)[1]
+        assert "app.people starts from a snapshot (`bootstrap`), which is not there" in build
+        assert "was built from another snapshot" not in build
         build = run_dbt_and_capture(["build", "--full-refresh"], expect_pass=False)[1]
         assert "which has not been taken: there is no cdc_bootstrap__app_people" in build
