@@ -19,7 +19,7 @@ def test_only_a_schema_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"schema": ""}, "add `schema:"),
         ({"database": "other"}, "Leave `database` out"),
@@ -38,15 +38,15 @@ def test_only_a_schema_is_needed() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_told_with_the_way_out(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(DbtRuntimeError, match=told):
+def test_what_cannot_be_is_refused_with_the_remedy(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DbtRuntimeError, match=message):
         SparkCdcCredentials(**{"schema": "shop", **given})
 
 
-def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(DbtRuntimeError) as told:
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(DbtRuntimeError) as refusal:
         credentials(schema="", warehouse="s3://lake/w", max_rows_per_commit=-1, token="hush")
-    lines = told.value.msg.splitlines()
+    lines = refusal.value.msg.splitlines()
     wanted = (
         "add `schema:",
         "no `remote`",
@@ -56,7 +56,7 @@ def test_all_problems_are_told_at_once() -> None:
     )
     assert len(lines) == len(wanted)
     assert all(part in line for part, line in zip(wanted, lines, strict=True))
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(refusal.value)
 
 
 def test_paths_start_at_the_project(tmp_path: Path) -> None:
