@@ -473,6 +473,12 @@ class TestFormats:
         worth = rows(project, "select cast(worth as string) from {s}.customers_final where id = 2")
         assert worth == [("1.230",)]
         self.nothing_holds_what_is_masked(project)
+        # A resolver looks at its checkpoint before Spark looks for the tables of its view.
+        project.run_sql(f"drop table {schema}.cdc_bootstrap__shop_orders")
+        build = run_dbt_and_capture(["build", "--select", "orders_keys"], expect_pass=False)[1]
+        assert "shop.orders starts from a snapshot (`bootstrap`), which is not there" in build
+        assert "dbt run-operation cdc_bootstrap" in build
+        assert "was built from another snapshot" not in build
 
     def nothing_holds_what_is_masked(self, project: Any) -> None:
         for table in ("customers_final", "stg_customers", "bad_customers"):
