@@ -157,7 +157,7 @@
 
 {#-
     Merges a batch of resolved events, with its checkpoint: what they were resolved with is the version of the table from before.
-      written   the table that holds the batch
+      written   the temporary view that shows the batch
 -#}
 {% macro sparkcdc__write_batch(sql, written, batch) -%}
     {%- if not batch.get("checkpoint") -%}

@@ -21,7 +21,6 @@ from dbt.tests.util import run_dbt
 from dbt_spark_cdc.landing.folder import LocalFolder, SparkFolder
 from dbt_spark_cdc.landing.plan import Plan
 from dbt_spark_cdc.landing.raw_table import append
-from tests.functional.history.tables import left_over
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = (ROOT / "python_models" / "landing.py").read_text()
@@ -97,7 +96,6 @@ class TestLanding:
         put(folder, "_hidden/a.jsonl", "no\n")
         put(folder, "customers/odd [x]{1}*?%20\u00e9+.jsonl", "odd1\n")
         put(folder, "customers/2026-01-01T12:00:00.jsonl", "colon\n", WEEKS)
-        left_over(spark, f"{log}__dbt_tmp_0")
         run_dbt(["run"])
         assert rows(f"show tables in {project.test_schema} like 'landing__*'") == []
         odd = "customers/odd [x]{1}*?%20\u00e9+.jsonl"

@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dbt_spark_cdc.landing.folder import open_folder
-from dbt_spark_cdc.landing.plan import compare, seen_files
+from dbt_spark_cdc.landing.folder import Folder, open_folder
+from dbt_spark_cdc.landing.plan import Plan, compare, seen_files
 from dbt_spark_cdc.landing.raw_table import (
     ADDED,
     LOG,
@@ -64,7 +64,14 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
         append(session, raw, batch, source, plan)
     elif log is not None and raw_last <= last and not plan.noted:
         return log.limit(0)
-    found = summary(session, raw, last)
+    rows = summary(session, raw, last).toArrow()
+    if batch not in rows["_batch"].to_pylist() and _is_there(plan, source):
+        raise RuntimeError(
+            f"Delta has not written batch {batch} to {raw}: its log says that the batch was written"
+            " before, and its rows are gone. The table was restored or changed by hand. Drop the"
+            " raw table and run the landing model again: it lands all files that are still there"
+        )
+    found = session.createDataFrame(rows, LOG)
     if not plan.noted:
         return found
     now = datetime.now(timezone.utc)
@@ -73,6 +80,12 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
         for f, checksum, problem in plan.noted
     ]
     return found.unionByName(session.createDataFrame(notes, LOG))
+
+
+def _is_there(plan: Plan, source: Folder) -> bool:
+    """Whether a file that was to be landed or reported is not gone since."""
+    planned = {file.name for file in plan.new} | {file.name for file, *_ in plan.reported}
+    return bool(planned and any(file.name in planned for file in source.files()))
 
 
 def _read_log(log: DataFrame) -> list[dict[str, Any]]:

@@ -9,17 +9,29 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from dbt.adapters.sparkcdc.landed_files import beside, is_visible
 from dbt.adapters.sparkcdc.remote import is_remote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from dbt_spark_cdc.landing.lines import LINES, name_of, read_content, read_local
+from dbt_spark_cdc.landing.lines import (
+    ARROW_LINES,
+    LINES,
+    files_batches,
+    is_packed,
+    name_of,
+    read_content,
+    read_files,
+    read_local,
+)
 
 # A task reads so much, and so many files at most. Each writes files of its own to the raw table, of
 # every table that it meets: a capture that was waited for leaves hundreds of small files.
 BYTES_A_TASK = 16 * 1024 * 1024
 FILES_A_TASK = 1000
+# So much is read by this process sooner than by tasks, whose workers would have to be asked first.
+BYTES_READ_HERE = 4 * 1024 * 1024
 # A row of Spark cannot hold more.
 SPARK_LIMIT = 2**31 - 1
 
@@ -120,6 +132,12 @@ class LocalFolder:
 
     def lines(self, files: Sequence[File]) -> DataFrame:
         """Reads files into rows of LINES."""
+        # A small file of gzip may hold any number of bytes.
+        is_small = sum(file.size for file in files) <= BYTES_READ_HERE
+        if is_small and not any(is_packed(file.name, b"") for file in files):
+            content = read_files([file.name for file in files], [file.path for file in files])
+            rows = pa.Table.from_batches(files_batches(content), ARROW_LINES)
+            return self.session.createDataFrame(rows, LINES).coalesce(1)
         parts = [
             ([file.name for file in part], [file.path for file in part])
             for part in split_by_size(files)

@@ -55,10 +55,19 @@ def read_local(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """
     for batch in batches:
         for part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield from files_batches(_read_part(*part))
+            yield from files_batches(read_files(*part))
 
 
-def _read_part(names: Sequence[str], paths: Sequence[str]) -> Iterator[tuple[str, bytes, int]]:
+def read_files(names: Sequence[str], paths: Sequence[str]) -> Iterator[tuple[str, bytes, int]]:
+    """Reads files of this machine.
+
+    Args:
+        names: Their names.
+        paths: Their paths.
+
+    Yields:
+        Name, content and modification time in milliseconds since 1970.
+    """
     for name, path in zip(names, paths, strict=True):
         try:
             with open(path, "rb") as file:

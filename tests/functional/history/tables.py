@@ -50,19 +50,6 @@ def writes(project: Any, table: str) -> int:
     return len([row for row in found if row[4] != "SET TBLPROPERTIES"])
 
 
-def left_over(spark: Any, table: str) -> None:
-    """Makes a Delta table whose last commit is years old, as a build that died long ago left one.
-
-    Args:
-        spark: A session.
-        table: The table, with its schema.
-    """
-    spark.sql(f"create table {table} using delta as select 1 as a")
-    [folder] = {Path(path).parent for path in spark.table(table).inputFiles()}
-    for file in Path(str(folder).removeprefix("file:"), "_delta_log").glob("*.json"):
-        os.utime(file, (1_700_000_000, 1_700_000_000))
-
-
 def append(spark: Any, table: str, arriving: Sequence[Any], columns: Any) -> None:
     """Writes rows to a Delta table, which is made where there is none.
 

@@ -107,7 +107,7 @@ class SparkCdcAdapter(
         handle = self._handle
         handle.columns.clear()
         try:
-            run_model(handle.spark, parsed_model, compiled_code, self.project)
+            handle.steps += run_model(handle.spark, parsed_model, compiled_code, self.project)
         except DbtRuntimeError as exc:
             if ended := remote.what_ended(self.config.credentials, exc):
                 raise DbtRuntimeError(ended) from exc

@@ -10,6 +10,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.remote import is_remote
+from dbt.adapters.sparkcdc.steps import of_plan
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -18,19 +20,23 @@ if TYPE_CHECKING:
 
 def run_model(
     spark: SparkSession, model: Mapping[str, Any], compiled_code: str, project: Path
-) -> None:
-    """Runs a compiled Python model; its last line hands the result to `dbt_write`.
+) -> list[str]:
+    """Runs a compiled Python model; its last line hands the result to `dbt_write` or `dbt_show`.
 
     Args:
         spark: Session that the model reads and writes with; also its global `spark`.
         model: The model as dbt knows it.
-        compiled_code: The model's code, dbt's helpers and the call that writes the table.
+        compiled_code: The model's code, dbt's helpers and the call that takes the result.
         project: Root folder of the dbt project.
+
+    Returns:
+        The temporary views that show the result to later statements of the session.
 
     Raises:
         DbtRuntimeError: The model failed; the message has the user's file, line and source.
     """
     file = source_file(model, project)
+    shown: list[str] = []
 
     def dbt_write(result: Any, view: str, statement: str) -> None:
         frame = as_frame(spark, result)
@@ -39,11 +45,23 @@ def run_model(
         frame.sparkSession.sql(statement)
         frame.sparkSession.catalog.dropTempView(view)
 
-    scope = {"__name__": "__dbt_model__", "spark": spark, "dbt_write": dbt_write}
+    def dbt_show(result: Any, view: str) -> None:
+        # Computed once: what reads it may read it twice, and must find the same.
+        kept = as_frame(spark, result).localCheckpoint()
+        as_frame_of(spark, kept).createOrReplaceTempView(view)
+        shown.append(view)
+
+    scope = {
+        "__name__": "__dbt_model__",
+        "spark": spark,
+        "dbt_write": dbt_write,
+        "dbt_show": dbt_show,
+    }
     try:
         exec(compile_model(compiled_code, model["raw_code"], file), scope)
     except Exception as exc:
         raise DbtRuntimeError(explain(exc, file, project)) from exc
+    return shown
 
 
 def compile_model(compiled_code: str, raw_code: str, file: Path) -> CodeType:
@@ -85,6 +103,20 @@ def as_frame(spark: SparkSession, result: Any) -> DataFrame:
     raise TypeError(
         f"model() returned {type(result).__name__}: it must return a DataFrame of Spark or pandas"
     )
+
+
+def as_frame_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """Returns computed rows as a frame of a session, whose statements see its views.
+
+    Args:
+        spark: The session.
+        frame: The rows. pandas on Spark, for one, has frames in a session that is not the model's.
+    """
+    if frame.sparkSession is spark:
+        return frame
+    if is_remote(spark):
+        return spark.createDataFrame(frame.toArrow(), frame.schema)
+    return of_plan(spark, frame)
 
 
 def source_file(model: Mapping[str, Any], project: Path) -> Path:

@@ -91,12 +91,22 @@ def planned_apart(spark: SparkSession, name: str, frame: DataFrame) -> Step:
         name: What the rows are.
         frame: The query.
     """
+    return show(name, of_plan(spark, frame), None)
+
+
+def of_plan(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """Returns the rows of a query that is planned already, as a frame of a session.
+
+    Args:
+        spark: The session, inside this process.
+        frame: The query, of this or another session.
+    """
     from pyspark.sql import DataFrame
 
     plan = frame._jdf.queryExecution()
     session = spark._jsparkSession
     rows = session.internalCreateDataFrame(plan.toRdd(), frame._jdf.schema(), False)
-    return show(name, DataFrame(rows, spark), None)
+    return DataFrame(rows, spark)
 
 
 def with_all_buffers(rows: pa.Table) -> pa.Table:

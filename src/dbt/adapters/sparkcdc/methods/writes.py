@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from datetime import datetime, timedelta, timezone
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.sparkcdc import iceberg_writes, steps
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.delta_log import compaction_pays, written_alone
@@ -183,28 +180,3 @@ class WriteMethods(TableMethods):
             create_if_missing(self.execute, self._spark, table, query)
         except TableIsUnknown as error:
             raise DbtRuntimeError(str(error)) from error
-
-    @available.parse_none
-    def drop_left_overs(self, relation: BaseRelation, mark: str, hours: int) -> None:
-        """Drops tables that builds which died left beside a table of the present build.
-
-        Args:
-            relation: The table of the present build: a name, the mark, and what tells builds apart.
-            mark: What begins the part of the name that tells builds apart.
-            hours: How long a table must have been left alone.
-        """
-        present = (relation.identifier or "").lower()
-        name = present.rpartition(mark)[0]
-        newest = datetime.now(timezone.utc) - timedelta(hours=hours)
-        # dbt has listed the schema when it began, and what is to be dropped is older.
-        for left in self.list_relations(relation.database, relation.schema or ""):
-            found = (left.identifier or "").lower()
-            if found == present or not found.startswith(f"{name}{mark}"):
-                continue
-            # Another build may drop it first.
-            with contextlib.suppress(DbtRuntimeError):
-                detail = self.execute(f"describe detail {left}", fetch=True)[1].rows[0]
-                # Only tables of Delta say when they were written.
-                written = detail["lastModified"]
-                if written is not None and written.replace(tzinfo=timezone.utc) < newest:
-                    self.execute(f"drop table if exists {left}")

@@ -14,25 +14,25 @@
 {%- endmacro -%}
 
 
-{# The adapter brings `dbt_write`, which shows the result to SQL under the view's name. The line
-   break before the code keeps the indentation of what calls this macro away from it. #}
+{# The adapter brings `dbt_show`, which shows the result to later statements as a temporary view, and `dbt_write`, which shows it to
+   the one statement. The line break before the code keeps the indentation of what calls this macro away from it. #}
 {%- macro sparkcdc__py_write_table(temporary, relation, compiled_code) -%}
-  {%- set view = (relation.schema ~ '__' ~ relation.identifier ~ '__result') | replace('.', '_') -%}
-  {%- set statement -%}
-    {%- if temporary -%}
-      create or replace table {{ relation }} using {{ 'iceberg' if config.get('file_format') == 'iceberg' else 'delta' }}
-    {%- else -%}
-      {{ sparkcdc__create_table_head(relation, config.get('file_format', 'delta')) }}
-    {%- endif %} as select * from `{{ view }}`
-  {%- endset %}
 {{ compiled_code }}
 
 # Written by dbt: what model() returns becomes {{ relation }}.
+{% if temporary -%}
+dbt_show(model(dbtObj(spark.table), spark), {{ relation.identifier | tojson }})
+{%- else -%}
+{%- set view = (relation.schema ~ '__' ~ relation.identifier ~ '__result') | replace('.', '_') -%}
+{%- set statement -%}
+  {{ sparkcdc__create_table_head(relation, config.get('file_format', 'delta')) }} as select * from `{{ view }}`
+{%- endset -%}
 dbt_write(
     model(dbtObj(spark.table), spark),
     {{ view | tojson }},
     {{ statement | tojson }},
 )
+{%- endif %}
 {%- endmacro -%}
 
 

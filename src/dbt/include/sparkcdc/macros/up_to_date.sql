@@ -11,8 +11,8 @@
      `reads_all`, whether the model has to read all of its input again, which it finds as `dbt.reads_all`. It may hold more for
      `write_batch`. None where there is nothing to say.
    `set_batch_position(position)`: has the commit that creates the table note this checkpoint.
-   `write_batch(sql, written, batch)`: runs the statement `sql`, which writes the rows of the table `written` to the model's
-     table, as the node's statement `main`. `batch` is what `batch_position` returned, and empty where that was none.
+   `write_batch(sql, written, batch)`: runs the statement `sql`, which writes the rows of the temporary view `written` to the
+     model's table, as the node's statement `main`. `batch` is what `batch_position` returned, and empty where that was none.
    `keep_batch_position(position)`: called after `write_batch`: notes the checkpoint where that had no rows and made no commit.
    By itself the adapter builds everything as dbt-spark does. #}
 {% macro is_up_to_date() %}
@@ -187,9 +187,7 @@
   {% endif %}
   {% set existing = load_relation(this) %}
   {% set merges = existing is not none and not existing.is_view and not should_full_refresh() %}
-  {# Another build of the same model may run, and has rows of its own. #}
-  {% set batch_name = this.identifier ~ '__dbt_tmp_' ~ (invocation_id | replace('-', '')) %}
-  {% set written = this.incorporate(path={'identifier': batch_name}) if merges else this %}
+  {% set written = make_temp_relation(this) if merges else this %}
   {% set file_format = dbt_spark_validate_get_file_format(config.get('file_format', 'delta')) %}
   {% set strategy = dbt_spark_validate_get_incremental_strategy(config.get('incremental_strategy') or 'append', file_format) %}
   {% if strategy in ['insert_overwrite', 'microbatch'] and config.get('partition_by') %}
@@ -222,11 +220,7 @@
         strategy, written, this, existing, config.get('unique_key'), config.get('incremental_predicates')
       ) %}
       {% do write_batch(sql, written, batch) %}
-      {% call statement('drop_relation') %}
-        drop table if exists {{ written }}
-      {% endcall %}
-      {# Batches of builds that died stay as tables; a build that goes on for a day is none that lives. #}
-      {% do adapter.drop_left_overs(written, '__dbt_tmp_', 24) %}
+      {% do adapter.drop_steps() %}
       {% if position is not none %}
         {% do keep_batch_position(position) %}
       {% endif %}
