@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt
 
+from dbt_spark_cdc.landing import raw_table
 from dbt_spark_cdc.landing.folder import LocalFolder, SparkFolder
 from dbt_spark_cdc.landing.plan import Plan
 from dbt_spark_cdc.landing.raw_table import append
@@ -68,7 +69,9 @@ class TestLanding:
     def models(self, folder: Path) -> dict[str, str]:
         return {"landing.py": MODEL, "landing.yml": CONFIG.format(folder=folder)}
 
-    def test_each_file_once_or_reported(self, project: Any, folder: Path, spark: Any) -> None:
+    def test_each_file_once_or_reported(
+        self, project: Any, folder: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         raw, log = f"{project.test_schema}_raw.shop", f"{project.test_schema}.landing"
 
         def rows(sql: str) -> list[tuple[Any, ...]]:
@@ -214,6 +217,35 @@ class TestLanding:
             "orders/overlooked.jsonl": 1,
         }
         assert rows(f"select min(_batch), max(_batch) from {raw}") == [(5, 5)]
+
+        # Files are put together once in so many batches, and never those of the batch itself.
+        monkeypatch.setattr(raw_table, "BATCHES_A_COMPACTION", 1)
+        put(folder, "orders/f.jsonl", "f\n")
+        run_dbt(["run"])
+        unpacked = rows(f"describe history {raw} limit 1")[0][0]
+        put(folder, "orders/g.jsonl", "g\n")
+        run_dbt(["run"])
+        operations = [row[4] for row in rows(f"describe history {raw} limit 2")]
+        assert operations == ["WRITE", "OPTIMIZE"]
+        places = rows(
+            f"select distinct _batch, _metadata.file_path from {raw} where _table='orders'"
+        )
+        assert len({place for batch, place in places if batch < 7}) == 1
+        assert len({place for _, place in places}) == 2
+        assert len(spark.table(log).inputFiles()) == 2
+        landed = lines()
+        assert len(landed) == 16
+        monkeypatch.undo()
+        assert logged("= 7") == {"orders/g.jsonl": (1, None)}
+
+        # Restored by hand, its log dropped: Delta ignores a batch that it has written before.
+        project.run_sql(f"restore table {raw} to version as of {unpacked}")
+        project.run_sql(f"drop table {log}")
+        [refused] = run_dbt(["run"], expect_pass=False)
+        assert f"Delta has not written batch 7 to {raw}" in refused.message
+        project.run_sql(f"drop table {raw}")
+        run_dbt(["run"])
+        assert lines() == landed
 
 
 PROJECT = "{name: killed, version: 1.0.0, config-version: 2, profile: killed}"

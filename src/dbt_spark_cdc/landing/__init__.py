@@ -10,12 +10,13 @@ has the rules.
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
+from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dbt_spark_cdc.landing.folder import Folder, open_folder
+from dbt_spark_cdc.landing.folder import Folder, is_little, open_folder
 from dbt_spark_cdc.landing.plan import Plan, compare, seen_files
 from dbt_spark_cdc.landing.raw_table import (
     ADDED,
@@ -23,6 +24,7 @@ from dbt_spark_cdc.landing.raw_table import (
     RAW,
     add_columns,
     append,
+    compact,
     create_raw,
     summary,
 )
@@ -43,28 +45,22 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
     Returns:
         Rows to append to the log: one for each file that was landed or has to be reported.
     """
-    create_raw(session, raw, RAW)
-    add_columns(session, raw, ADDED)
-    in_raw = session.table(raw).agg(F.max("_batch")).first()[0]
-    raw_last = -1 if in_raw is None else in_raw
-    log = session.table(str(dbt.this)) if dbt.is_incremental else None
-    logged = _read_log(log) if log is not None else []
-    last = max((row["_batch"] for row in logged if row["_batch"] is not None), default=-1)
-    if raw_last < last:
-        # The raw table was dropped or restored: what it has lost is landed again, and notes, which
-        # may be about that, are taken again.
-        logged = [r for r in logged if r["_batch"] is not None and r["_batch"] <= raw_last]
-    if raw_last > last:  # the run that landed these files died before it logged them
-        logged += _rows(summary(session, raw, last))
-
+    # A landing is some short statements, each of which would take longer to compile than to run.
+    with scoped(session, INTERPRETED):
+        known = _read_known(dbt, session, raw)
     source = open_folder(session, folder)
-    plan = compare(source.files(), seen_files(logged), source.checksum, source.limit)
-    batch = max(raw_last, last) + 1
+    plan = compare(source.files(), seen_files(known.files), source.checksum, source.limit)
+    is_nothing = not (plan.new or plan.reported or plan.noted)
+    if is_nothing and known.log is not None and known.last <= known.logged:
+        return known.log.limit(0)
+    batch = max(known.last, known.logged) + 1
     if plan.new or plan.reported:
-        append(session, raw, batch, source, plan)
-    elif log is not None and raw_last <= last and not plan.noted:
-        return log.limit(0)
-    rows = summary(session, raw, last).toArrow()
+        # Before the batch is there: its rows are read soon, and from small files of their own.
+        compact(session, [raw, *([] if known.log is None else [str(dbt.this)])], known.last, batch)
+    with scoped(session, INTERPRETED if is_little(plan.new) else {}):
+        if plan.new or plan.reported:
+            append(session, raw, batch, source, plan)
+        rows = summary(session, raw, known.logged).toArrow()
     if batch not in rows["_batch"].to_pylist() and _is_there(plan, source):
         raise RuntimeError(
             f"Delta has not written batch {batch} to {raw}: its log says that the batch was written"
@@ -80,6 +76,40 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
         for f, checksum, problem in plan.noted
     ]
     return found.unionByName(session.createDataFrame(notes, LOG))
+
+
+class Known(NamedTuple):
+    """What the raw table and the log know.
+
+    Attributes:
+        log: The model's own table; None where it is to be made.
+        last: Last batch of the raw table, -1 where it has none.
+        logged: Last batch of the log, -1 where it has none.
+        files: The log's rows, and those that it lacks.
+    """
+
+    log: DataFrame | None
+    last: int
+    logged: int
+    files: list[dict[str, Any]]
+
+
+def _read_known(dbt: Any, session: Any, raw: str) -> Known:
+    """Makes the raw table where there is none, and asks both tables."""
+    create_raw(session, raw, RAW)
+    add_columns(session, raw, ADDED)
+    in_raw = session.table(raw).agg(F.max("_batch")).first()[0]
+    last = -1 if in_raw is None else in_raw
+    log = session.table(str(dbt.this)) if dbt.is_incremental else None
+    files = _read_log(log) if log is not None else []
+    logged = max((row["_batch"] for row in files if row["_batch"] is not None), default=-1)
+    if last < logged:
+        # The raw table was dropped or restored: what it has lost is landed again, and notes, which
+        # may be about that, are taken again.
+        files = [row for row in files if row["_batch"] is not None and row["_batch"] <= last]
+    if last > logged:  # the run that landed these files died before it logged them
+        files += _rows(summary(session, raw, logged))
+    return Known(log, last, logged, files)
 
 
 def _is_there(plan: Plan, source: Folder) -> bool:

@@ -132,9 +132,7 @@ class LocalFolder:
 
     def lines(self, files: Sequence[File]) -> DataFrame:
         """Reads files into rows of LINES."""
-        # A small file of gzip may hold any number of bytes.
-        is_small = sum(file.size for file in files) <= BYTES_READ_HERE
-        if is_small and not any(is_packed(file.name, b"") for file in files):
+        if is_little(files):
             content = read_files([file.name for file in files], [file.path for file in files])
             rows = pa.Table.from_batches(files_batches(content), ARROW_LINES)
             return self.session.createDataFrame(rows, LINES).coalesce(1)
@@ -188,6 +186,16 @@ class SparkFolder:
 
     def _files(self) -> DataFrame:
         return self.session.read.format("binaryFile").load(f"{self.folder}/*/")
+
+
+def is_little(files: Sequence[File]) -> bool:
+    """Returns whether files hold so little that planning a statement takes longer than reading it.
+
+    Args:
+        files: The files. What a packed one holds, its size does not say.
+    """
+    is_small = sum(file.size for file in files) <= BYTES_READ_HERE
+    return is_small and not any(is_packed(file.name, b"") for file in files)
 
 
 def split_by_size(files: Sequence[File]) -> list[list[File]]:

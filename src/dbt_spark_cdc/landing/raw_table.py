@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbt.adapters.sparkcdc.creation import create_if_missing
+from dbt.adapters.sparkcdc.errors import is_conflict
+from dbt.adapters.sparkcdc.settings_scope import MIN_FILE_SIZE, scoped
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -15,6 +17,10 @@ from dbt_spark_cdc.landing.plan import Plan
 
 # Delta refuses or ignores a second commit of the same batch, for instance that of a second landing.
 TXN_APP = "dbt-spark-cdc landing"
+# Every landing reads its log, and Delta reads the names of all files of both tables.
+BATCHES_A_COMPACTION = 50
+# Larger files stay as they are: a table of years is not written again for the files of a day.
+SMALL_FILE_BYTES = 16 * 1024 * 1024
 # What tables of the first version lack.
 ADDED = {"_size": "bigint", "_modified_at": "timestamp", "_checksum": "string"}
 # What every raw table has that `landed: true` declares.
@@ -98,6 +104,29 @@ def append(session: Any, raw: str, batch: int, source: Folder, plan: Plan) -> No
         .option("txnVersion", batch)
         .saveAsTable(raw)
     )
+
+
+def compact(session: Any, tables: Sequence[str], before: int, last: int) -> None:
+    """Puts small files of landing's tables together, once in so many batches.
+
+    A batch adds a file to the log, and one of each source table to the raw table.
+
+    Args:
+        session: A session.
+        tables: The tables, with their schemas.
+        before: The last batch of the run before.
+        last: The last batch of this run.
+    """
+    if before // BATCHES_A_COMPACTION == last // BATCHES_A_COMPACTION:
+        return
+    with scoped(session, {MIN_FILE_SIZE: str(SMALL_FILE_BYTES)}):
+        for table in tables:
+            try:
+                session.sql(f"optimize {table}").collect()
+            except Exception as exc:
+                # Another landing does the same, or an erasure rewrites the files.
+                if not is_conflict(exc):
+                    raise
 
 
 def summary(session: Any, raw: str, last: int) -> DataFrame:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.kafka import client_options, no_broker
-from dbt_spark_cdc.landing.raw_table import add_columns, create_raw
+from dbt_spark_cdc.landing.raw_table import add_columns, compact, create_raw
 from dbt_spark_cdc.registry import Registry, Schemas, registry_options
 from dbt_spark_cdc.topics.broker import CLIENT_DEFAULTS, open_broker
 from dbt_spark_cdc.topics.config import read_settings
@@ -110,6 +110,8 @@ def land(
     read_to = stream.run(str(dbt.this), todo.starts)
     rows = summary(session, raw, known.logged)
     notes = read_in_vain(rows, known, found, read_to)
+    landing = [raw, *([str(dbt.this)] if log is not None else [])]
+    compact(session, landing, known.last, last_written(session, raw))
     return rows.unionByName(session.createDataFrame(notes, LOG)) if notes else rows
 
 

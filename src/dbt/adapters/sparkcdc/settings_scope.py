@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # What Delta keeps with the commits of a statement.
 CHECKPOINT = "spark.databricks.delta.commitInfo.userMetadata"
+# Bytes of a file that OPTIMIZE leaves as it is: by default a gigabyte, that is all of most tables.
+MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"
 # For statements over few rows: one task, which needs no second plan.
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",

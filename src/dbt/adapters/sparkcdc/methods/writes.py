@@ -7,10 +7,10 @@ import hashlib
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg_writes, steps
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
-from dbt.adapters.sparkcdc.delta_log import compaction_pays, written_alone
+from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES, compaction_pays, written_alone
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
-from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
+from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, MIN_FILE_SIZE, scoped
 from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -120,7 +120,9 @@ class WriteMethods(TableMethods):
         folder, version = self._delta_place(table), self.logged_version(table)
         if folder and version is not None and compaction_pays(folder, version):
             try:
-                self.execute(f"optimize {table}")
+                # Files that are large stay, and only those are written again that made it pay.
+                with scoped(self._spark, {MIN_FILE_SIZE: str(LARGE_FILE_BYTES)}):
+                    self.execute(f"optimize {table}")
             except DbtRuntimeError as exc:
                 # Somebody else writes, or compacts: the next batch does.
                 if not is_conflict(exc):
