@@ -234,7 +234,7 @@ class TestLanding:
         assert len({place for _, place in places}) == 2
         assert len(spark.table(log).inputFiles()) == 2
         landed = lines()
-        assert len(landed) == 16
+        assert len(landed) == 17
         monkeypatch.undo()
         assert logged("= 7") == {"orders/g.jsonl": (1, None)}
 
