@@ -45,19 +45,23 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
     Returns:
         Rows to append to the log: one for each file that was landed or has to be reported.
     """
-    # A landing is some short statements, each of which would take longer to compile than to run.
+    # Short statements take longer to compile than to run.
     with scoped(session, INTERPRETED):
         known = _read_known(dbt, session, raw)
+    # The log may have to be made of all the raw table, or the run that landed files died before it
+    # logged them.
+    is_behind = known.last > known.logged
+    files = known.files + (_rows(summary(session, raw, known.logged)) if is_behind else [])
     source = open_folder(session, folder)
-    plan = compare(source.files(), seen_files(known.files), source.checksum, source.limit)
+    plan = compare(source.files(), seen_files(files), source.checksum, source.limit)
     is_nothing = not (plan.new or plan.reported or plan.noted)
-    if is_nothing and known.log is not None and known.last <= known.logged:
+    if is_nothing and known.log is not None and not is_behind:
         return known.log.limit(0)
     batch = max(known.last, known.logged) + 1
     if plan.new or plan.reported:
         # Before the batch is there: its rows are read soon, and from small files of their own.
         compact(session, [raw, *([] if known.log is None else [str(dbt.this)])], known.last, batch)
-    with scoped(session, INTERPRETED if is_little(plan.new) else {}):
+    with scoped(session, INTERPRETED if is_little(plan.new) and not is_behind else {}):
         if plan.new or plan.reported:
             append(session, raw, batch, source, plan)
         rows = summary(session, raw, known.logged).toArrow()
@@ -85,7 +89,7 @@ class Known(NamedTuple):
         log: The model's own table; None where it is to be made.
         last: Last batch of the raw table, -1 where it has none.
         logged: Last batch of the log, -1 where it has none.
-        files: The log's rows, and those that it lacks.
+        files: The log's rows.
     """
 
     log: DataFrame | None
@@ -107,8 +111,6 @@ def _read_known(dbt: Any, session: Any, raw: str) -> Known:
         # The raw table was dropped or restored: what it has lost is landed again, and notes, which
         # may be about that, are taken again.
         files = [row for row in files if row["_batch"] is not None and row["_batch"] <= last]
-    if last > logged:  # the run that landed these files died before it logged them
-        files += _rows(summary(session, raw, logged))
     return Known(log, last, logged, files)
 
 

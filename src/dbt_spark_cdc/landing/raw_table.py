@@ -121,12 +121,22 @@ def compact(session: Any, tables: Sequence[str], before: int, last: int) -> None
         return
     with scoped(session, {MIN_FILE_SIZE: str(SMALL_FILE_BYTES)}):
         for table in tables:
+            if not _is_delta(session, table):
+                continue
             try:
                 session.sql(f"optimize {table}").collect()
             except Exception as exc:
                 # Another landing does the same, or an erasure rewrites the files.
                 if not is_conflict(exc):
                     raise
+
+
+def _is_delta(session: Any, table: str) -> bool:
+    """Whether OPTIMIZE knows a table: its owner may have made the log one of another format."""
+    described = session.sql(f"describe table extended {table}").collect()
+    return ("provider", "delta") in {
+        (str(row[0]).lower(), str(row[1]).lower()) for row in described
+    }
 
 
 def summary(session: Any, raw: str, last: int) -> DataFrame:
