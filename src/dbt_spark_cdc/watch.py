@@ -259,16 +259,20 @@ class DbtProject:
         """The ids of the nodes that selectors name.
 
         Raises:
-            InputsUnknown: dbt refuses the selectors, or they name nothing.
+            InputsUnknown: dbt refuses a selector, or it names nothing.
         """
         command = ["--quiet", "ls", *self.place, "--output", "json", "--output-keys", "unique_id"]
-        listed = run_dbt([*command, "--select", *selectors], None, manifest)
-        if not listed.ok:
-            raise InputsUnknown(listed)
-        if not listed.result:
-            said = f"`{option} {' '.join(selectors)}` matches no node of this project. `dbt ls`"
-            raise InputsUnknown(Outcome([], f"{said} lists the nodes.", listed.warnings))
-        return [json.loads(line)["unique_id"] for line in listed.result]
+        found: list[str] = []
+        # One by one: beside others, dbt does not say of which one nothing came.
+        for selector in selectors:
+            listed = run_dbt([*command, "--select", selector], None, manifest)
+            if not listed.ok:
+                raise InputsUnknown(listed)
+            if not listed.result:
+                said = f"`{option} {selector}` matches no node of this project. `dbt ls`"
+                raise InputsUnknown(Outcome([], f"{said} lists the nodes.", listed.warnings))
+            found += [json.loads(line)["unique_id"] for line in listed.result]
+        return found
 
     def _state(self, relation: str) -> str | None:
         """What identifies the state of a table: its last commit, or the files of its folder."""

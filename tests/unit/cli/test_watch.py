@@ -281,19 +281,19 @@ def test_only_what_the_selected_nodes_are_made_of_is_looked_at(shop: Path) -> No
 def test_what_an_option_names_is_built_each_with_the_table(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = DbtProject(shop, shop, None, ["orders items", "tag:a,tag:b"], [], None)
+    project = DbtProject(shop, shop, None, ["orders items", "+others,others"], [], None)
     ran: list[Sequence[str]] = []
     monkeypatch.setattr(watching, "run_dbt", lambda arguments, *_: ran.append(arguments) or GOOD)
     project.build(["source:app.items"])
     project.build([])
-    kept = ["orders", "items", "tag:a,tag:b"]
+    kept = ["orders", "items", "+others,others"]
     assert list(ran[0][-3:]) == [f"source:app.items+,{one}" for one in kept]
     assert list(ran[1][-4:]) == ["--select", *kept]
 
 
 def test_a_selection_of_nothing_is_an_error(shop: Path) -> None:
-    with pytest.raises(InputsUnknown, match="`--select stg_orders,items nothing` matches no node"):
-        DbtProject(shop, shop, None, ["stg_orders,items", "nothing"], [], None)
+    with pytest.raises(InputsUnknown, match="`--select stg_orders,items` matches no node"):
+        DbtProject(shop, shop, None, ["orders", "stg_orders,items"], [], None)
     with pytest.raises(InputsUnknown, match="`--first landng` matches no node"):
         DbtProject(shop, shop, None, [], ["landng"], None)
     project = DbtProject(shop, shop, None, ["items"], [], None)
