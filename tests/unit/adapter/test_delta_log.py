@@ -213,6 +213,27 @@ def test_small_files_are_compacted(tmp_path: Path, files: int, size: int, pays: 
     assert not compaction_pays(tmp_path, 4)
 
 
+def test_large_files_do_not_hide_small_ones(tmp_path: Path) -> None:
+    """With the average alone, small files of a table of terabytes were never put together."""
+
+    def known(version: int, small: int, operation: str = "WRITE") -> None:
+        commit(tmp_path, version, {"commitInfo": {"operation": operation, "txnId": str(version)}})
+        counts = {"sortedBinBoundaries": [0, 2**25, 2**26, 2**30], "fileCounts": [1, small, 9, 900]}
+        files = {"numFiles": small + 910, "tableSizeBytes": 900 * 2**30}
+        text = json.dumps(files | {"fileSizeHistogram": counts})
+        (tmp_path / "_delta_log" / f"{version:020}.crc").write_text(text)
+
+    for version, small, pays in ((0, 48, False), (1, 49, True)):
+        known(version, small)
+        assert compaction_pays(tmp_path, version) is pays
+    # As many partitions have: OPTIMIZE leaves one small file in each.
+    known(2, 60, "OPTIMIZE")
+    for version in range(3, 19):
+        assert not compaction_pays(tmp_path, version - 1)
+        known(version, 60)
+    assert compaction_pays(tmp_path, 18)
+
+
 def file(path: str, vector: str | None = None, kept: bool = False) -> dict[str, Any]:
     """A file of a commit; `kept` where the commit changes no row."""
     found: dict[str, Any] = {"path": path, "dataChange": not kept}

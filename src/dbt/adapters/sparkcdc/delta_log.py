@@ -27,6 +27,9 @@ UUID_CHARS = 20
 
 LARGE_FILE_BYTES = 64 * 1024**2
 MOST_SMALL_FILES = 50
+# A table of many partitions has many small files in any case: so many commits are made between two
+# compactions.
+FEWEST_COMMITS = 16
 # Before so many commits of maintenance a write is not looked for.
 MOST_MAINTENANCE = 20
 # Operations that leave other rows as they are, in other files perhaps.
@@ -160,11 +163,22 @@ def compaction_pays(folder: Place, version: int) -> bool:
         version: A version that Delta has written.
     """
     try:
-        known = _checksum(folder, version)
-        files, size = known["numFiles"], known["tableSizeBytes"]
+        small = _small_files(_checksum(folder, version))
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return bool(files - size // LARGE_FILE_BYTES >= MOST_SMALL_FILES)
+    if small < MOST_SMALL_FILES:
+        return False
+    latest = newest_commits(folder, FEWEST_COMMITS) or []
+    return not any(commit["operation"] == "OPTIMIZE" for commit in latest)
+
+
+def _small_files(known: Any) -> int:
+    """The small files of a version, by its checksum."""
+    if sizes := known.get("fileSizeHistogram"):
+        counts = zip(sizes["sortedBinBoundaries"], sizes["fileCounts"], strict=True)
+        return sum(count for least, count in counts if least < LARGE_FILE_BYTES)
+    # Other writers leave the histogram out. Then the average has to do.
+    return int(known["numFiles"] - known["tableSizeBytes"] // LARGE_FILE_BYTES)
 
 
 class Appended(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from dbt.adapters.sparkcdc.cursor import literal
-from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES, MOST_SMALL_FILES
+from dbt.adapters.sparkcdc.delta_log import FEWEST_COMMITS, LARGE_FILE_BYTES, MOST_SMALL_FILES
 from dbt.adapters.sparkcdc.iceberg import (
     CHECKPOINT,
     CHECKPOINT_SETTING,
@@ -33,8 +33,6 @@ COMPACTION = {
     "min-input-files": "2",
     "remove-dangling-deletes": "true",
 }
-# Commits between two compactions of a table.
-FEWEST_COMMITS = 16
 ATTEMPTS = 5
 # What Iceberg raises where somebody else committed first.
 CONFLICTS = ("ValidationException", "CommitFailedException")
