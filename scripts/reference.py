@@ -77,7 +77,8 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
     },
     "Landing: a Python model": {
         "landing_folder": "the folder of the change files; `cdc_erase` removes lines from them",
-        "raw_table": "the raw table, with its schema",
+        "topics": "with Kafka: names of topics, or a regular expression",
+        "raw_table": "the raw table, with its schema; `cdc_optimize` and `cdc_vacuum` reach it",
     },
 }
 # Options that the macros look at without giving them a meaning of their own, or refuse.

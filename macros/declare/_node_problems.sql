@@ -18,8 +18,7 @@
 
 
 {#-
-    A resolver's table in another format than Delta: what builds that died have left beside it is found by a statement of Delta's,
-    and nothing tests the rest in Iceberg.
+    A resolver's table in another format than Delta: nothing tests one in Iceberg.
 -#}
 {% macro _resolver_problems(node) -%}
     {%- if cdc._file_format(node) != "iceberg" -%}

@@ -1,14 +1,17 @@
-{#- The snapshots and models whose tables this package manages: all, or the one of a name. -#}
-{% macro _managed_nodes(name=none) -%}
+{#-
+    The snapshots and models whose tables this package manages: all, or the one of a name.
+      others   names of models that the operation takes as well, for the message
+-#}
+{% macro _managed_nodes(name=none, others=[]) -%}
     {%- set kept = [] -%}
-    {%- set names = [] -%}
+    {%- set names = others | list -%}
     {%- for node in graph.nodes.values() -%}
         {%- if cdc._kind_of(node) in ["history", "final"] -%}
             {%- do names.append(node.name) -%}
             {%- if name in [none, node.name] -%}{%- do kept.append(node) -%}{%- endif -%}
         {%- endif -%}
     {%- endfor -%}
-    {%- if name is not none and not kept -%}
+    {%- if name is not none and not kept and name not in others -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ name ~ " is not a table that this package manages. These are: " ~ (names | sort | join(", ")) ~ "."
         ) -%}
@@ -17,32 +20,44 @@
 {%- endmacro %}
 
 
-{#- Their tables of Delta and Iceberg, those of their tombstones, and the tables that their events come from, as far as they are there. -#}
+{#-
+    Their tables of Delta and Iceberg, those of their tombstones, and after them the tables that their events come from: all, or those
+    of the one model of a name, as far as they are there.
+-#}
 {% macro _managed_tables(name) -%}
-    {%- set found = cdc._input_tables(name) -%}
-    {%- for node in (cdc._managed_nodes(name) if name is none or not found else []) if not cdc._is_parquet(node) -%}
-        {%- set relation = cdc._relation_of(node) -%}
-        {%- do found.extend([relation, cdc._tombstones_of(relation)]) -%}
-    {%- endfor -%}
+    {%- set inputs = cdc._input_tables() -%}
     {%- set there = [] -%}
-    {%- for relation in found if load_relation(relation) is not none and not load_relation(relation).is_view -%}
-        {%- do there.append(relation) -%}
+    {%- for node in cdc._managed_nodes(name, inputs.keys()) if not cdc._is_parquet(node) -%}
+        {%- set relation = cdc._relation_of(node) -%}
+        {%- for candidate in [relation, cdc._tombstones_of(relation)]
+            if load_relation(candidate) is not none and not load_relation(candidate).is_view -%}
+            {%- do there.append(candidate) -%}
+        {%- endfor -%}
+    {%- endfor -%}
+    {%- for model, relations in inputs.items() if name in [none, model] -%}
+        {%- for candidate in relations if load_relation(candidate) is not none and load_relation(candidate).is_delta -%}
+            {%- do there.append(candidate) -%}
+        {%- endfor -%}
     {%- endfor -%}
     {{ return(there) }}
 {%- endmacro %}
 
 
-{#- The tables of resolvers and of landing models, whose raw table is named in the configuration: all, or those of the one model. -#}
-{% macro _input_tables(name) -%}
-    {%- set found = [] -%}
-    {%- for node in graph.nodes.values() if node.resource_type == "model" and name in [none, node.name] -%}
-        {%- set raw = node.config.get("raw_table") if node.language == "python" else none -%}
-        {%- if raw or cdc._kind_of(node) == "resolver" -%}
-            {%- do found.append(cdc._relation_of(node)) -%}
+{#-
+    The tables of resolvers, and those of landing models with the raw tables that their configuration names: relations by the name
+    of the model.
+-#}
+{% macro _input_tables() -%}
+    {%- set found = {} -%}
+    {%- for node in graph.nodes.values() if node.resource_type == "model" -%}
+        {%- set raw = node.config.get("raw_table") -%}
+        {%- set lands = raw is string and node.language == "python" and (node.config.get("landing_folder") or node.config.get("topics")) -%}
+        {%- if lands or cdc._kind_of(node) == "resolver" -%}
+            {%- do found.update({node.name: [cdc._relation_of(node)]}) -%}
         {%- endif -%}
-        {%- if raw -%}
-            {%- set parts = raw.split(".") -%}
-            {%- do found.append(api.Relation.create(schema=parts[:-1] | join("."), identifier=parts[-1])) -%}
+        {%- set parts = (raw | lower | replace("`", "")).split(".") if lands else [] -%}
+        {%- if parts | length > 1 -%}
+            {%- do found[node.name].append(api.Relation.create(schema=parts[:-1] | join("."), identifier=parts[-1])) -%}
         {%- endif -%}
     {%- endfor -%}
     {{ return(found) }}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.landing.raw_table import create_raw
+from dbt_spark_cdc.landing.raw_table import create_raw, last_written
 from dbt_spark_cdc.topics.config import read_settings
 from dbt_spark_cdc.topics.log import LOG, Known, read_in_vain, read_known, summary
 from dbt_spark_cdc.topics.partitions import Landed, Partition, Topic
 from dbt_spark_cdc.topics.raw_table import RAW as COLUMNS
-from dbt_spark_cdc.topics.raw_table import last_written, problems_of_raw
+from dbt_spark_cdc.topics.raw_table import TXN_APP, problems_of_raw
 from dbt_spark_cdc.topics.stream import Stream
 
 pytestmark = pytest.mark.extended
@@ -37,7 +37,7 @@ def raw(spark: Any) -> Iterator[Any]:
 
 def land(spark: Any, batches: Sequence[Sequence[int]], id: str = "one") -> None:
     """A run that lands batches of offsets."""
-    written = last_written(spark, RAW)
+    written = last_written(spark, RAW, TXN_APP)
     known = read_known(spark, RAW, None)
     stream = stream_of(spark, known, written, id)
     for epoch, offsets in enumerate(batches):
@@ -119,7 +119,7 @@ def test_the_raw_table_alone_says_where_to_go_on(raw: Any) -> None:
     raw.sql(f"alter table {RAW} set tblproperties ('delta.appendOnly' = 'false')")
     raw.sql(f"restore table {RAW} to version as of {version}")
     assert read_known(raw, RAW, whole) == (0, 3, {FIRST: 2, SECOND: 0})
-    assert last_written(raw, RAW) == 3
+    assert last_written(raw, RAW, TXN_APP) == 3
     # What is landed again has higher batches. Until the log has them, and after that, the batches
     # that were lost do not count.
     land(raw, [[2, 3]])
@@ -135,7 +135,7 @@ def test_the_raw_table_alone_says_where_to_go_on(raw: Any) -> None:
 
 
 def test_two_runs_at_once_do_not_land_twice(raw: Any) -> None:
-    known, written = read_known(raw, RAW, None), last_written(raw, RAW)
+    known, written = read_known(raw, RAW, None), last_written(raw, RAW, TXN_APP)
     fast, slow = stream_of(raw, known, written), stream_of(raw, known, written)
     fast._write(messages(raw, 0, 1), 0)
     fast._write(messages(raw, 2), 1)

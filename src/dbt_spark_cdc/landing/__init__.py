@@ -12,6 +12,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+from dbt.adapters.sparkcdc.remote import is_remote
 from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,10 +24,12 @@ from dbt_spark_cdc.landing.raw_table import (
     ADDED,
     LOG,
     RAW,
+    TXN_APP,
     add_columns,
     append,
     compact,
     create_raw,
+    last_written,
     summary,
 )
 
@@ -65,7 +69,13 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
         if plan.new or plan.reported:
             append(session, raw, batch, source, plan)
         rows = summary(session, raw, known.logged).toArrow()
-    if batch not in rows["_batch"].to_pylist() and _is_there(plan, source):
+        if _is_refused(batch, rows, plan, source) and not is_remote(session):
+            # Delta takes each number once. The rows of that time are gone: the table was restored,
+            # or the files of the run were removed before it read them.
+            batch = last_written(session, raw, TXN_APP) + 1
+            append(session, raw, batch, source, plan)
+            rows = summary(session, raw, known.logged).toArrow()
+    if _is_refused(batch, rows, plan, source):
         raise RuntimeError(
             f"Delta has not written batch {batch} to {raw}: its log says that the batch was written"
             " before, and its rows are gone. The table was restored or changed by hand. Drop the"
@@ -114,10 +124,12 @@ def _read_known(dbt: Any, session: Any, raw: str) -> Known:
     return Known(log, last, logged, files)
 
 
-def _is_there(plan: Plan, source: Folder) -> bool:
-    """Whether a file that was to be landed or reported is not gone since."""
+def _is_refused(batch: int, rows: pa.Table, plan: Plan, source: Folder) -> bool:
+    """Whether Delta ignored a batch: it has no row, and a file of it is still there."""
     planned = {file.name for file in plan.new} | {file.name for file, *_ in plan.reported}
-    return bool(planned and any(file.name in planned for file in source.files()))
+    if not planned or batch in rows["_batch"].to_pylist():
+        return False
+    return any(file.name in planned for file in source.files())
 
 
 def _read_log(log: DataFrame) -> list[dict[str, Any]]:

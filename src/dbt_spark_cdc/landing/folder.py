@@ -32,6 +32,7 @@ BYTES_A_TASK = 16 * 1024 * 1024
 FILES_A_TASK = 1000
 # So much is read by this process sooner than by tasks, whose workers would have to be asked first.
 BYTES_READ_HERE = 4 * 1024 * 1024
+ROWS_READ_HERE = 32 * 1024 * 1024
 # A row of Spark cannot hold more.
 SPARK_LIMIT = 2**31 - 1
 
@@ -132,9 +133,8 @@ class LocalFolder:
 
     def lines(self, files: Sequence[File]) -> DataFrame:
         """Reads files into rows of LINES."""
-        if is_little(files):
-            content = read_files([file.name for file in files], [file.path for file in files])
-            rows = pa.Table.from_batches(files_batches(content), ARROW_LINES)
+        rows = _read_here(files) if is_little(files) else None
+        if rows is not None:
             return self.session.createDataFrame(rows, LINES).coalesce(1)
         parts = [
             ([file.name for file in part], [file.path for file in part])
@@ -194,8 +194,19 @@ def is_little(files: Sequence[File]) -> bool:
     Args:
         files: The files. What a packed one holds, its size does not say.
     """
-    is_small = sum(file.size for file in files) <= BYTES_READ_HERE
+    is_small = sum(file.size for file in files) <= BYTES_READ_HERE and len(files) <= FILES_A_TASK
     return is_small and not any(is_packed(file.name, b"") for file in files)
+
+
+def _read_here(files: Sequence[File]) -> pa.Table | None:
+    """Rows of little files; None where they hold more than their names and sizes said."""
+    content = list(read_files([file.name for file in files], [file.path for file in files]))
+    size = sum(len(unread) for _, unread, _ in content)
+    if size > BYTES_READ_HERE or any(is_packed(name, unread) for name, unread, _ in content):
+        return None
+    rows = pa.Table.from_batches(files_batches(content), ARROW_LINES)
+    # Of short lines the rest of a row is the larger part.
+    return rows if rows.nbytes <= ROWS_READ_HERE else None
 
 
 def split_by_size(files: Sequence[File]) -> list[list[File]]:

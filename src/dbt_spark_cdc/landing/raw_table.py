@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.sparkcdc.creation import create_if_missing
-from dbt.adapters.sparkcdc.errors import is_conflict
+from dbt.adapters.sparkcdc.errors import is_conflict, message_of
 from dbt.adapters.sparkcdc.settings_scope import MIN_FILE_SIZE, scoped
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +18,7 @@ from dbt_spark_cdc.landing.plan import Plan
 
 # Delta refuses or ignores a second commit of the same batch, for instance that of a second landing.
 TXN_APP = "dbt-spark-cdc landing"
+_logger = AdapterLogger("sparkcdc")
 # Every landing reads its log, and Delta reads the names of all files of both tables.
 BATCHES_A_COMPACTION = 50
 # Larger files stay as they are: a table of years is not written again for the files of a day.
@@ -74,6 +76,19 @@ def add_columns(session: Any, raw: str, added: Mapping[str, str]) -> None:
         session.sql(f"alter table {raw} add columns ({', '.join(missing)})")
 
 
+def last_written(session: Any, raw: str, app: str) -> int:
+    """Returns the last batch that Delta's log has, -1 for none: it outlives a restored table.
+
+    Args:
+        session: A session inside this process.
+        raw: The table, with its schema.
+        app: What Delta knows the writer by.
+    """
+    table = session._jvm.io.delta.tables.DeltaTable.forName(session._jsparkSession, raw)
+    written = table.deltaLog().unsafeVolatileSnapshot().transactions().get(app)
+    return int(written.get()) if written.isDefined() else -1
+
+
 def append(session: Any, raw: str, batch: int, source: Folder, plan: Plan) -> None:
     """Lands a batch, all of it or nothing.
 
@@ -117,7 +132,7 @@ def compact(session: Any, tables: Sequence[str], before: int, last: int) -> None
         before: The last batch of the run before.
         last: The last batch of this run.
     """
-    if before // BATCHES_A_COMPACTION == last // BATCHES_A_COMPACTION:
+    if before < 0 or before // BATCHES_A_COMPACTION == last // BATCHES_A_COMPACTION:
         return
     with scoped(session, {MIN_FILE_SIZE: str(SMALL_FILE_BYTES)}):
         for table in tables:
@@ -128,7 +143,10 @@ def compact(session: Any, tables: Sequence[str], before: int, last: int) -> None
             except Exception as exc:
                 # Another landing does the same, or an erasure rewrites the files.
                 if not is_conflict(exc):
-                    raise
+                    # What is landed matters more: the batch is written all the same.
+                    _logger.warning(
+                        f"The small files of {table} were not put together: {message_of(exc)}"
+                    )
 
 
 def _is_delta(session: Any, table: str) -> bool:

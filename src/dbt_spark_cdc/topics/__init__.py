@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame
 
 from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.kafka import client_options, no_broker
-from dbt_spark_cdc.landing.raw_table import add_columns, compact, create_raw
+from dbt_spark_cdc.landing.raw_table import add_columns, compact, create_raw, last_written
 from dbt_spark_cdc.registry import Registry, Schemas, registry_options
 from dbt_spark_cdc.topics.broker import CLIENT_DEFAULTS, open_broker
 from dbt_spark_cdc.topics.config import read_settings
 from dbt_spark_cdc.topics.log import LOG, read_in_vain, read_known, summary
 from dbt_spark_cdc.topics.plan import Loss, plan
-from dbt_spark_cdc.topics.raw_table import ADDED, RAW, land_again, last_written, problems_of_raw
+from dbt_spark_cdc.topics.raw_table import ADDED, RAW, TXN_APP, land_again, problems_of_raw
 from dbt_spark_cdc.topics.stream import Stream
 
 
@@ -88,7 +88,7 @@ def land(
     _refuse(dbt, problems_of_raw(session, raw))
     add_columns(session, raw, ADDED)
     # In this order: what another run lands meanwhile shows as a conflict, and never as duplicates.
-    written = last_written(session, raw)
+    written = last_written(session, raw, TXN_APP)
     log = session.table(str(dbt.this)) if dbt.is_incremental else None
     known = read_known(session, raw, log)
     with open_broker(session, options, settings.connection) as broker:
@@ -111,7 +111,7 @@ def land(
     rows = summary(session, raw, known.logged)
     notes = read_in_vain(rows, known, found, read_to)
     landing = [raw, *([str(dbt.this)] if log is not None else [])]
-    compact(session, landing, known.last, last_written(session, raw))
+    compact(session, landing, known.last, last_written(session, raw, TXN_APP))
     return rows.unionByName(session.createDataFrame(notes, LOG)) if notes else rows
 
 

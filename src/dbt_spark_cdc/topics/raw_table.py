@@ -51,18 +51,6 @@ def problems_of_raw(session: Any, raw: str) -> list[str]:
     ]
 
 
-def last_written(session: Any, raw: str) -> int:
-    """Returns the last batch that Delta's log has, -1 for none: it outlives a restored table.
-
-    Args:
-        session: A session.
-        raw: The table, with its schema.
-    """
-    table = session._jvm.io.delta.tables.DeltaTable.forName(session._jsparkSession, raw)
-    written = table.deltaLog().unsafeVolatileSnapshot().transactions().get(TXN_APP)
-    return int(written.get()) if written.isDefined() else -1
-
-
 def as_rows(messages: DataFrame, ids: Mapping[str, str]) -> DataFrame:
     """Returns messages as rows of the raw table, without batch.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.remote import is_remote
-from dbt.adapters.sparkcdc.steps import of_plan
+from dbt.adapters.sparkcdc.steps import of_plan, with_all_buffers
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def as_frame_of(spark: SparkSession, frame: DataFrame) -> DataFrame:
     if frame.sparkSession is spark:
         return frame
     if is_remote(spark):
-        return spark.createDataFrame(frame.toArrow(), frame.schema)
+        return spark.createDataFrame(with_all_buffers(frame.toArrow()), frame.schema)
     return of_plan(spark, frame)
 
 

@@ -14,7 +14,7 @@ from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, MIN_FILE_SIZE, scop
 from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 
-# The rows are an intermediate table: it reads the same twice, and REPLACE WHERE lists its own keys.
+# The rows are computed already and read the same twice, and REPLACE WHERE lists its own keys.
 UNCHECKED = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",

@@ -1,8 +1,6 @@
 {# A Python model's result becomes a table through the same clauses as a SQL model's query. #}
 {%- macro sparkcdc__create_table_as(temporary, relation, compiled_code, language='sql') -%}
-  {%- if language == 'python' and temporary and is_up_to_date() -%}
-    # Nothing new: the merge knows, and asks for no table.
-  {%- elif language == 'python' -%}
+  {%- if language == 'python' -%}
     {{- sparkcdc__py_write_table(temporary, relation, compiled_code) -}}
   {%- else -%}
     {%- set query = compiled_code if temporary else first_query(compiled_code) -%}
