@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
-from dbt.tests.util import run_dbt
+from dbt.tests.util import run_dbt, run_dbt_and_capture
 
 from tests.functional.history.changes import WRITES, Changes, events_of
 from tests.functional.history.tables import FINAL, histories, rows
@@ -296,3 +296,6 @@ class TestBusyTables:
         run_dbt(["build", "--select", "+moving_final"])
         assert rows(project, RESOLVED) == rows(project, NEWEST)
         assert rows(project, f"show tables in {schema} like 'moving_keys__*'") == []
+        # Maintenance reaches the resolver's table by its name.
+        command = ["run-operation", "cdc_optimize", "--args", "{table: moving_keys}"]
+        assert re.findall(r"cdc: (\w+): ", run_dbt_and_capture(command)[1]) == ["moving_keys"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +223,11 @@ class TestEraseLanded:
         assert self.holding("eight") == {"bad.jsonl"}
         assert "files hold the person: people/bad.jsonl" in said
         assert landed_files.BESIDE not in str(list(self.folder.rglob("*")))
+
+        # Maintenance reaches what landing writes, by the name of the model.
+        command = ["run-operation", "cdc_vacuum", "--args", "{table: landing}"]
+        said = run_dbt_and_capture(command)[1]
+        assert re.findall(r"cdc: (\w+): ", said) == ["landing", "shop"]
 
     def test_a_folder_that_cannot_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
         args = {"table": "people_history", "keys": [1], "landed_files": True}
