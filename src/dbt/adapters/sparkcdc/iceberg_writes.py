@@ -213,7 +213,8 @@ def compaction_pays(table: Any) -> bool:
         table: See `load`.
     """
     known = files(table)
-    small = known["data"] - known["bytes"] // LARGE_FILE_BYTES
+    # By the average: a few large files must not hide the files of deletes as well.
+    small = max(known["data"] - known["bytes"] // LARGE_FILE_BYTES, 0)
     if small + known["deletes"] < MOST_SMALL_FILES:
         return False
     latest = newest_commits(table, FEWEST_COMMITS)
