@@ -1,0 +1,1 @@
+{{ cdc.as_of(ref('history_flagged'), sequence=17) }}
