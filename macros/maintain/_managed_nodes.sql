@@ -51,7 +51,8 @@
     {%- set found = {} -%}
     {%- for node in graph.nodes.values() if node.resource_type == "model" -%}
         {%- set raw = node.config.get("raw_table") -%}
-        {%- set lands = raw is string and node.language == "python" and (node.config.get("landing_folder") or node.config.get("topics")) -%}
+        {%- set lands_from = node.config.get("landing_folder") or node.config.get("topics") -%}
+        {%- set lands = raw is string and node.language == "python" and lands_from -%}
         {%- if lands or cdc._kind_of(node) == "resolver" -%}
             {%- do found.update({node.name: [cdc._relation_of(node)]}) -%}
         {%- endif -%}
