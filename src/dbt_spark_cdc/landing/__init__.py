@@ -61,21 +61,25 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
     is_nothing = not (plan.new or plan.reported or plan.noted)
     if is_nothing and known.log is not None and not is_behind:
         return known.log.limit(0)
-    batch = max(known.last, known.logged) + 1
+    before = max(known.last, known.logged)
+    batch = before + 1
     if plan.new or plan.reported:
         # Before the batch is there: its rows are read soon, and from small files of their own.
-        compact(session, [raw, *([] if known.log is None else [str(dbt.this)])], known.last, batch)
+        compact(dbt, session, raw, known.last, batch)
     with scoped(session, INTERPRETED if is_little(plan.new) and not is_behind else {}):
         if plan.new or plan.reported:
             append(session, raw, batch, source, plan)
         rows = summary(session, raw, known.logged).toArrow()
-        if _is_refused(batch, rows, plan, source) and not is_remote(session):
+        if _is_missing(plan, rows, before, source) and not is_remote(session):
             # Delta takes each number once. The rows of that time are gone: the table was restored,
-            # or the files of the run were removed before it read them.
+            # or the files of the run were removed before it read them. In this order: what another
+            # landing writes meanwhile is seen, or its number is the one that this one takes.
             batch = last_written(session, raw, TXN_APP) + 1
-            append(session, raw, batch, source, plan)
             rows = summary(session, raw, known.logged).toArrow()
-    if _is_refused(batch, rows, plan, source):
+            if _is_missing(plan, rows, before, source):
+                append(session, raw, batch, source, plan)
+                rows = summary(session, raw, known.logged).toArrow()
+    if _is_missing(plan, rows, before, source):
         raise RuntimeError(
             f"Delta has not written batch {batch} to {raw}: its log says that the batch was written"
             " before, and its rows are gone. The table was restored or changed by hand. Drop the"
@@ -124,10 +128,11 @@ def _read_known(dbt: Any, session: Any, raw: str) -> Known:
     return Known(log, last, logged, files)
 
 
-def _is_refused(batch: int, rows: pa.Table, plan: Plan, source: Folder) -> bool:
-    """Whether Delta ignored a batch: it has no row, and a file of it is still there."""
+def _is_missing(plan: Plan, rows: pa.Table, before: int, source: Folder) -> bool:
+    """Whether Delta ignored what was planned: no batch since has a file of it, and one is there."""
     planned = {file.name for file in plan.new} | {file.name for file, *_ in plan.reported}
-    if not planned or batch in rows["_batch"].to_pylist():
+    landed = zip(rows["_file"].to_pylist(), rows["_batch"].to_pylist(), strict=True)
+    if not planned or any(batch > before and name in planned for name, batch in landed):
         return False
     return any(file.name in planned for file in source.files())
 

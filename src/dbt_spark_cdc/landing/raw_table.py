@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -121,21 +121,22 @@ def append(session: Any, raw: str, batch: int, source: Folder, plan: Plan) -> No
     )
 
 
-def compact(session: Any, tables: Sequence[str], before: int, last: int) -> None:
+def compact(dbt: Any, session: Any, raw: str, before: int, last: int) -> None:
     """Puts small files of landing's tables together, once in so many batches.
 
     A batch adds a file to the log, and one of each source table to the raw table.
 
     Args:
+        dbt: What dbt hands to the model; its own table is the log.
         session: A session.
-        tables: The tables, with their schemas.
+        raw: The raw table, with its schema.
         before: The last batch of the run before.
         last: The last batch of this run.
     """
     if before < 0 or before // BATCHES_A_COMPACTION == last // BATCHES_A_COMPACTION:
         return
     with scoped(session, {MIN_FILE_SIZE: str(SMALL_FILE_BYTES)}):
-        for table in tables:
+        for table in [raw, str(dbt.this)] if dbt.is_incremental else [raw]:
             if not _is_delta(session, table):
                 continue
             try:

@@ -110,8 +110,7 @@ def land(
     read_to = stream.run(str(dbt.this), todo.starts)
     rows = summary(session, raw, known.logged)
     notes = read_in_vain(rows, known, found, read_to)
-    landing = [raw, *([str(dbt.this)] if log is not None else [])]
-    compact(session, landing, known.last, last_written(session, raw, TXN_APP))
+    compact(dbt, session, raw, known.last, last_written(session, raw, TXN_APP))
     return rows.unionByName(session.createDataFrame(notes, LOG)) if notes else rows
 
 
