@@ -16,6 +16,7 @@ import click
 from bench.live.load import SCHEMA
 from bench.live.systems import COLUMNS, SMALL
 from bench.session import session_of
+from bench.systems.pyspark_merge import PLAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,7 @@ def start(spark: SparkSession, folder: Path, landing: Path, name: str) -> Stream
     """
     table = f"{SCHEMA}.{name}"
     columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
-    spark.sql(f"create table if not exists {table} ({columns}) using delta")
+    spark.sql(f"create table if not exists {table} ({columns}) using delta {PLAIN}")
     lines = f"arrived_{name}"
     typed = ", ".join(
         f"cast(after['{column}'] as {kind}) as {column}" for column, kind in COLUMNS.items()

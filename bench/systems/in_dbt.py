@@ -293,8 +293,11 @@ class Recipe(_InDbt):
         self.history = history
         self.threads = threads
         files = {"models/sources.yml": _source(tables, None)}
-        # What Spark makes where nothing is said about deletion vectors is a table without them.
-        properties = f"{{'delta.enableDeletionVectors': '{str(vectors).lower()}'}}"
+        # Delta's defaults, where the table has no deletion vectors.
+        properties = {
+            "delta.enableDeletionVectors": str(vectors).lower(),
+            "delta.checkpointInterval": "10",
+        }
         snapshots = []
         for table in tables:
             name = table.name
@@ -312,7 +315,7 @@ class Recipe(_InDbt):
                         "unique_key": "id",
                         "updated_at": "changed_at",
                         "file_format": "delta",
-                        "tblproperties": {"delta.enableDeletionVectors": str(vectors).lower()},
+                        "tblproperties": properties,
                     },
                 }
             )

@@ -23,8 +23,14 @@ LATEST = """
 """
 
 
+# Deletion vectors, and a checkpoint after ten commits as Delta has it by default.
+PLAIN = "tblproperties ('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '10')"
+# From so many rows on this package's tables have deletion vectors.
+MANY_ROWS = 50_000
+
+
 class PysparkMerge:
-    """Deletion vectors are on, as the session's settings have it."""
+    """One MERGE for each micro-batch."""
 
     name = "pyspark_merge"
 
@@ -36,7 +42,7 @@ class PysparkMerge:
         def work() -> None:
             for table in tables:
                 self.workshop.spark.sql(
-                    f"create or replace table {SCHEMA}.{table.name} using delta as"
+                    f"create or replace table {SCHEMA}.{table.name} using delta {PLAIN} as"
                     f" select {', '.join(COLUMNS)} from ({LATEST.format(events=table.raw)})"
                     " where flag <> 'D'"
                 )
@@ -103,7 +109,7 @@ class SparkStatement:
             for table in tables:
                 # A first load holds each key once.
                 self.workshop.spark.sql(
-                    f"create or replace table {self.name}.{table.name} using delta as"
+                    f"create or replace table {self.name}.{table.name} using delta {PLAIN} as"
                     f" select {', '.join(COLUMNS)} from {table.raw}"
                 )
 
@@ -240,7 +246,11 @@ class SparkFloor:
                 columns = ", ".join(COLUMNS)
                 history, final = self.delta_tables(table)
                 # As the tables that it is the floor of: a feed of changes, open versions apart.
-                feed = "tblproperties ('delta.enableChangeDataFeed' = 'true')"
+                vectors = str(table.rows > MANY_ROWS).lower()
+                feed = (
+                    "tblproperties ('delta.enableChangeDataFeed' = 'true',"
+                    f" 'delta.enableDeletionVectors' = '{vectors}')"
+                )
                 self.workshop.spark.sql(
                     f"create or replace table {history} using delta partitioned by (is_open) {feed}"
                     f" as select {columns}, seq, cast(null as bigint) as seq_end, true as is_open"

@@ -55,10 +55,39 @@
 {%- endmacro %}
 
 
-{#- Brings a table to the properties that its node declares now. What builds write from here on follows them. -#}
+{#-
+    What a Delta table becomes as it grows, unless somebody has decided it: deletion vectors pay where the files with changed rows
+    are large. The files of a small table are written again in less time than the vectors add to each read of it.
+-#}
+{% macro _grown_properties(relation) -%}
+    {{ return(adapter.dispatch("grown_properties", "cdc")(relation)) }}
+{%- endmacro %}
+
+
+{% macro default__grown_properties(relation) -%}
+    {{ return({}) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__grown_properties(relation) -%}
+    {%- set size = adapter.table_bytes(relation | string) -%}
+    {%- if size is none or size <= 4 * 1024 * 1024 or "delta.enableDeletionVectors" in cdc._table_properties(relation) -%}
+        {{ return({}) }}
+    {%- endif -%}
+    {{ return({"delta.enableDeletionVectors": "true"}) }}
+{%- endmacro %}
+
+
+{#-
+    Brings a table to the properties that its node declares now, and that its size calls for. What builds write from here on follows
+    them.
+-#}
 {% macro _keep_format_properties(node, relation) -%}
     {%- set declared = cdc._format_properties(node) -%}
     {%- do declared.pop("delta.enableChangeDataFeed", none) -%}
+    {%- if not declared and cdc._file_format(node) == "delta" -%}
+        {%- set declared = dict(cdc._grown_properties(relation)) -%}
+    {%- endif -%}
     {%- if not declared -%}
         {{ return(none) }}
     {%- endif -%}

@@ -245,7 +245,6 @@ def _profiles(shape: Shape) -> str:
         spark.sql.codegen.wholeStage: false
         spark.sql.codegen.factoryMode: NO_CODEGEN
         spark.sql.adaptive.enabled: false
-        spark.databricks.delta.properties.defaults.enableDeletionVectors: false
     # A Spark Connect server: sc://host:port, and a token behind it if the server asks for one.
     server:
       type: sparkcdc

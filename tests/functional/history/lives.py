@@ -36,8 +36,8 @@ CATALOG = "ice"
 # The format of a history or a final table, and how it is written.
 WRITTEN: list[dict[str, Any]] = [
     {"file_format": "delta"},
-    {"file_format": "delta"},
-    {"file_format": "delta"},
+    {"file_format": "delta", "write_mode": "merge-on-read"},
+    {"file_format": "delta", "write_mode": "merge-on-read"},
     {"file_format": "iceberg"},
     {"file_format": "iceberg", "write_mode": "copy-on-write"},
     {"file_format": "iceberg", "format_version": 3},

@@ -68,7 +68,8 @@ snapshots:
     config: {strategy: cdc.scd2, unique_key: [scenario, id], file_format: delta}
   - name: tracked_history
     relation: ref('stg_tracked')
-    config: {strategy: cdc.scd2, unique_key: [scenario, id], file_format: delta}
+    config:
+      {strategy: cdc.scd2, unique_key: [scenario, id], file_format: delta, write_mode: merge-on-read}
 """
 
 FINAL = """

@@ -92,7 +92,9 @@ def launch_settings(
         "spark.databricks.delta.snapshotPartitions": "1",
         # VACUUM lists a table's folders in so many tasks, by default 10,000.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(4 * cores),
-        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        # A checkpoint of a small table takes as long as three commits, and a hundred commits are
+        # read as fast as ten.
+        "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
         # It counts the commits of a process: every scheduled build would compact every table once.
         "spark.databricks.delta.autoCompact.enabled": "false",
         # Names are mapped to columns, and types only widen: older changes read as the table is now.
