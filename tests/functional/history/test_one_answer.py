@@ -69,7 +69,8 @@ snapshots:
   - name: tracked_history
     relation: ref('stg_tracked')
     config:
-      {strategy: cdc.scd2, unique_key: [scenario, id], file_format: delta, write_mode: merge-on-read}
+      {strategy: cdc.scd2, unique_key: [scenario, id], file_format: delta,
+      write_mode: merge-on-read}
 """
 
 FINAL = """
