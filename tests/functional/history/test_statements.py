@@ -12,7 +12,7 @@ from dbt.adapters.sparkcdc.statement_log import FILE
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.tables import FINAL, histories, rows
-from tests.functional.statements import recorded_statements
+from tests.functional.statements import Statements, recorded_statements
 
 # Statements of one table's batch, with history and final table, for a late event too.
 MOST = 7
@@ -89,6 +89,34 @@ class TestStatements:
         with recorded_statements() as batch:
             run_dbt(["build"])
         assert logged(project) == batch.by_node()
+        assert forms(batch) == {"items_history": "replace", "items": "replace"}
+
+        # New keys alone touch no row that is there. More keys than a statement lists are merged.
+        many = (
+            f"insert into {raw} select id, '{{0}}', {{1}} + id, '{{0}}', {{1}} from range(10, 2500)"
+        )
+        for op, position, form in (("I", 100, "append"), ("U", 10_000, "merge")):
+            project.run_sql(many.format(raw, op, position, op, position))
+            with recorded_statements() as batch:
+                run_dbt(["build"])
+            assert forms(batch) == {"items_history": form, "items": form}
+            found = rows(project, "select count(*), max(a) from {s}.items where id >= 10")
+            assert found == [(2490, op)]
+        # Such rows say all that there is to say of their events.
+        remembered = "select count(*) from {s}.items_history where _events is not null and id >= 10"
+        assert rows(project, remembered) == [(0,)]
+
+
+def forms(batch: Statements) -> dict[str, str]:
+    """How a batch wrote each table."""
+    found = {}
+    for node, sql in batch.all:
+        words = " ".join(sql.lower().split())
+        if "merge into" in words:
+            found[node] = "merge"
+        elif "insert into" in words:
+            found[node] = "replace" if " replace where " in words else "append"
+    return found
 
 
 def logged(project: Any) -> dict[str, int]:

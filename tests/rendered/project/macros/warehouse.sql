@@ -62,12 +62,33 @@
     {%- do may_ask(["first_build", "batch", "operations"]) -%}
     {%- if model.path.startswith("operations") -%}
         {%- do model.setdefault("statements", []).append(["query", sql]) -%}
+        {%- if sql.startswith("describe detail ") -%}
+            {{ return([{"numFiles": 60, "sizeInBytes": 1000000}]) }}
+        {%- elif sql.startswith("describe history ") -%}
+            {{ return({"rows": commits_of_runs(sql.split()[2])}) }}
+        {%- endif -%}
     {%- elif sql.startswith("select dbt_change_type, ") -%}
         {{ return({"rows": [["insert", 3, 3, 0, 0, 0, 0, 0], ["update", 2, 0, 2, 0, 0, 0, 0]]}) }}
     {%- elif "_is_in_order = " in sql -%}
         {{ return({"rows": [[1 if (model.config.meta or {}).get("late") else 0]]}) }}
     {%- endif -%}
     {{ return({"rows": [[9, 1000]]}) }}
+{%- endmacro %}
+
+
+{#- The commits of a table, one for each run: a final table names the version of its history that it was made of. -#}
+{% macro commits_of_runs(relation) -%}
+    {%- set commits = [] -%}
+    {%- for version, run in [[9, "third"], [7, "second"], [5, "first"], [3, "before"]] -%}
+        {%- set position = {"cdc": relation, "run": {"id": run}, "read_to": version} -%}
+        {%- if "history_" not in relation -%}
+            {%- do position.update({"version": version}) -%}
+        {%- endif -%}
+        {%- do commits.append({
+            "version": version, "timestamp": "2026-01-0" ~ version, "operation": "WRITE", "userMetadata": tojson(position),
+        }) -%}
+    {%- endfor -%}
+    {{ return(commits) }}
 {%- endmacro %}
 
 
