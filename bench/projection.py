@@ -13,8 +13,8 @@ from bench.costs import Costs
 MEBIBYTE, GIBIBYTE = 2**20, 2**30
 # Beyond this share of its capacity a resource has no room for a late or a large batch.
 FULL = 0.7
-# Delta writes a checkpoint of the whole state of a table every ten commits.
-CHECKPOINT_EVERY = 10
+# Delta writes a checkpoint of the whole state of a table every 100 commits here.
+CHECKPOINT_EVERY = 100
 # Files that a batch adds to a table: the history's open part, its closed part, the final table.
 FILES_WITH_HISTORY, FILES_WITHOUT = 3, 1
 

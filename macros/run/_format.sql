@@ -56,25 +56,20 @@
 
 
 {#-
-    What a Delta table becomes as it grows, unless somebody has decided it: deletion vectors pay where the files with changed rows
-    are large. The files of a small table are written again in less time than the vectors add to each read of it.
+    Gives a Delta table deletion vectors once it is large, unless somebody has decided it. The files of a small table are written
+    again in less time than the vectors add to each read.
 -#}
-{% macro _grown_properties(relation) -%}
-    {{ return(adapter.dispatch("grown_properties", "cdc")(relation)) }}
+{% macro _add_vectors_if_large(relation) -%}
+    {{ return(adapter.dispatch("add_vectors_if_large", "cdc")(relation)) }}
 {%- endmacro %}
 
 
-{% macro default__grown_properties(relation) -%}
-    {{ return({}) }}
-{%- endmacro %}
+{#- Only Delta's log tells the size without a statement. -#}
+{% macro default__add_vectors_if_large(relation) -%}{%- endmacro %}
 
 
-{% macro sparkcdc__grown_properties(relation) -%}
-    {%- set size = adapter.table_bytes(relation | string) -%}
-    {%- if size is none or size <= 4 * 1024 * 1024 or "delta.enableDeletionVectors" in cdc._table_properties(relation) -%}
-        {{ return({}) }}
-    {%- endif -%}
-    {{ return({"delta.enableDeletionVectors": "true"}) }}
+{% macro sparkcdc__add_vectors_if_large(relation) -%}
+    {%- do adapter.add_vectors_if_large(relation | string) -%}
 {%- endmacro %}
 
 
@@ -85,10 +80,11 @@
 {% macro _keep_format_properties(node, relation) -%}
     {%- set declared = cdc._format_properties(node) -%}
     {%- do declared.pop("delta.enableChangeDataFeed", none) -%}
-    {%- if not declared and cdc._file_format(node) == "delta" -%}
-        {%- set declared = dict(cdc._grown_properties(relation)) -%}
-    {%- endif -%}
     {%- if not declared -%}
+        {#- Whole partitions are replaced without marking rows, for readers that may not know deletion vectors. -#}
+        {%- if cdc._file_format(node) == "delta" and node.config.get("incremental_strategy") != "insert_overwrite" -%}
+            {%- do cdc._add_vectors_if_large(relation) -%}
+        {%- endif -%}
         {{ return(none) }}
     {%- endif -%}
     {%- for name, value in (node.config.get("tblproperties") or {}).items()

@@ -169,6 +169,7 @@
         {%- if not adapter.write_changes(this | string, sql, batch.version, text, false, cdc._maintenance()) -%}
             {%- do cdc._refuse_other_writer(this, batch.version) -%}
         {%- endif -%}
+        {%- do cdc._add_vectors_if_large(this) -%}
     {%- endif -%}
     {%- call noop_statement("main", "OK") -%}{{ sql }}{%- endcall -%}
 {%- endmacro %}

@@ -75,7 +75,6 @@ class TestGrownTables:
     def test_vectors_begin_with_the_size(self, project: Any, spark: Any, package: None) -> None:
         first = {number: secrets.token_hex(LONG // 2) for number in range(MANY)}
         self.arrive(project, spark, (0, "short", "I", 1))
-        self.arrive(project, spark, (0, "shorter", "U", 2))
         small = {"documents_history": None, "documents": None, "copied": "false"}
         assert self.vectors(project) == small
         assert [self.marked(project, spark, table) for table in TABLES] == [0, 0, 0]

@@ -92,9 +92,7 @@ class TestStatements:
         assert forms(batch) == {"items_history": "replace", "items": "replace"}
 
         # New keys alone touch no row that is there. More keys than a statement lists are merged.
-        many = (
-            f"insert into {raw} select id, '{{0}}', {{1}} + id, '{{0}}', {{1}} from range(10, 2500)"
-        )
+        many = "insert into {} select id, '{}', {} + id, '{}', {} from range(10, 2500)"
         for op, position, form in (("I", 100, "append"), ("U", 10_000, "merge")):
             project.run_sql(many.format(raw, op, position, op, position))
             with recorded_statements() as batch:

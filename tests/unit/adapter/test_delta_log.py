@@ -17,6 +17,7 @@ from dbt.adapters.sparkcdc.delta_log import (
     newest_commits,
     table_bytes,
     table_id,
+    vectors_pay,
     written_alone,
 )
 
@@ -211,6 +212,31 @@ def test_small_files_are_compacted(tmp_path: Path, files: int, size: int, pays: 
     (tmp_path / "_delta_log" / f"{3:020}.crc").write_text(known)
     assert compaction_pays(tmp_path, 3) is pays
     assert not compaction_pays(tmp_path, 4)
+
+
+VECTORS = "delta.enableDeletionVectors"
+
+
+@pytest.mark.parametrize(
+    ("size", "properties", "pays"),
+    [
+        (2**22 + 1, {}, True),
+        (2**22, {}, False),
+        (2**30, {VECTORS: "false"}, False),
+        (2**30, {VECTORS: "true"}, False),
+        (2**30, {"delta.compatibility.symlinkFormatManifest.enabled": "true"}, False),
+        (2**30, {"delta.enableIcebergCompatV2": "true"}, False),
+        (2**30, {"delta.enableIcebergCompatV2": "false"}, True),
+    ],
+)
+def test_large_tables_get_vectors_unless_somebody_decided(
+    tmp_path: Path, size: int, properties: dict[str, str], pays: bool
+) -> None:
+    commit(tmp_path, 3, info())
+    known = {"tableSizeBytes": size, "metadata": {"configuration": properties}}
+    (tmp_path / "_delta_log" / f"{3:020}.crc").write_text(json.dumps(known))
+    assert vectors_pay(tmp_path, 3) is pays
+    assert not vectors_pay(tmp_path, 4)
 
 
 def test_large_files_do_not_hide_small_ones(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ MOST_SMALL_FILES = 50
 # A table of many partitions has many small files in any case: so many commits are made between two
 # compactions.
 FEWEST_COMMITS = 16
+# From this size on a table has deletion vectors, see `vectors_pay`.
+LARGE_TABLE_BYTES = 4 * 1024**2
+VECTORS = "delta.enableDeletionVectors"
+# Delta refuses deletion vectors beside them.
+WITHOUT_VECTORS = (
+    "delta.compatibility.symlinkFormatManifest.enabled",
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+)
 # Before so many commits of maintenance a write is not looked for.
 MOST_MAINTENANCE = 20
 # Operations that leave other rows as they are, in other files perhaps.
@@ -170,6 +179,30 @@ def compaction_pays(folder: Place, version: int) -> bool:
         return False
     latest = newest_commits(folder, FEWEST_COMMITS) or []
     return not any(commit["operation"] == "OPTIMIZE" for commit in latest)
+
+
+def vectors_pay(folder: Place, version: int) -> bool:
+    """Returns whether a table without deletion vectors has grown so large that it should have them.
+
+    Spark lists the files of a table with vectors twice for each read. The files of a small table
+    are written again in less time than that takes.
+
+    Args:
+        folder: The table's folder.
+        version: A version that Delta has written.
+
+    Returns:
+        False where the table says something of deletion vectors, or is kept for readers that do not
+        know them.
+    """
+    try:
+        known = _checksum(folder, version)
+        properties = known["metadata"]["configuration"]
+        if known["tableSizeBytes"] <= LARGE_TABLE_BYTES or VECTORS in properties:
+            return False
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return not any(properties.get(name) == "true" for name in WITHOUT_VECTORS)
 
 
 def _small_files(known: Any) -> int:

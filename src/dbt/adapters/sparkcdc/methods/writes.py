@@ -7,7 +7,13 @@ import hashlib
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg_writes, steps
 from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
-from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES, compaction_pays, written_alone
+from dbt.adapters.sparkcdc.delta_log import (
+    LARGE_FILE_BYTES,
+    VECTORS,
+    compaction_pays,
+    vectors_pay,
+    written_alone,
+)
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, MIN_FILE_SIZE, scoped
@@ -19,6 +25,7 @@ UNCHECKED = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
 }
+VECTORS_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
 
 
 def _fence(version: int) -> dict[str, str]:
@@ -127,6 +134,26 @@ class WriteMethods(TableMethods):
                 # Somebody else writes, or compacts: the next batch does.
                 if not is_conflict(exc):
                     raise
+
+    @available.parse_none
+    def add_vectors_if_large(self, table: str) -> None:
+        """Turns deletion vectors on where a Delta table has grown large and nobody has decided it.
+
+        Args:
+            table: Its name in SQL.
+        """
+        is_refused = self._spark.conf.get(VECTORS_BY_DEFAULT, "true") == "false"
+        if is_refused or self.is_iceberg(table):
+            return
+        folder, version = self._delta_place(table), self.logged_version(table)
+        if folder is None or version is None or not vectors_pay(folder, version):
+            return
+        try:
+            self.execute(f"alter table {table} set tblproperties ('{VECTORS}' = 'true')")
+        except DbtRuntimeError as exc:
+            # Somebody else writes, or does the same: the next batch does.
+            if not is_conflict(exc):
+                raise
 
     @available.parse_none
     def replace_partitions(self, table: str, sql: str, emptied: Step | None) -> None:
