@@ -45,7 +45,24 @@
 {#- What `dbt run-operation` runs; the relation is there for dbt's graph. -#}
 {% macro operation(name, relation, arguments) -%}
     {%- if execute -%}
+        {%- do answer_for_adapter() -%}
         {%- do context["cdc"][name](table=relation.identifier, dry_run=false, **arguments) -%}
+        {{ return(statements()) }}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- What runs at the end of a build: of these tables all but the last one succeeded. -#}
+{% macro end_of_run(tables) -%}
+    {%- if execute -%}
+        {%- do answer_for_adapter() -%}
+        {%- set results = [] -%}
+        {%- for table in tables -%}
+            {%- do results.append({
+                "node": cdc._node_of(table), "status": "error" if loop.last else "success", "execution_time": loop.index + 0.25,
+            }) -%}
+        {%- endfor -%}
+        {%- do cdc.record_run(results) -%}
         {{ return(statements()) }}
     {%- endif -%}
 {%- endmacro %}

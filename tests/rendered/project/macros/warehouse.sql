@@ -99,7 +99,8 @@
 
 {% macro default__table_properties(relation) -%}
     {%- do may_ask(["audit", "operations"]) -%}
-    {{ return({"cdc.compacted": "true", "cdc.keys": "order_id, line", "delta.enableChangeDataFeed": "true"}) }}
+    {%- set keys = cdc._upstream_declaration(model).key_columns | join(", ") -%}
+    {{ return({"cdc.compacted": "true", "cdc.keys": keys, "delta.enableChangeDataFeed": "true"}) }}
 {%- endmacro %}
 
 
@@ -129,8 +130,15 @@
 {%- endmacro %}
 
 
+{#- A model's `meta.counters` says what this run came to, by the table that it wrote. -#}
 {% macro default__newest_commits(relation, limit) -%}
-    {{ return([{"version": 7, "operation": "WRITE", "userMetadata": tojson({"cdc": relation | string, "read_to": 8})}]) }}
+    {%- set position = {"cdc": relation | string, "read_to": 8} -%}
+    {%- set counters = (model.config.meta or {}).get("counters", {}).get(relation.identifier) -%}
+    {%- if counters -%}
+        {%- set table = cdc._upstream_declaration(cdc._node_of(relation)).table -%}
+        {%- do position.update({"run": {"id": invocation_id, "table": table, "counters": counters}}) -%}
+    {%- endif -%}
+    {{ return([{"version": 7, "operation": "WRITE", "userMetadata": tojson(position)}]) }}
 {%- endmacro %}
 
 
@@ -182,10 +190,29 @@
 {% macro default__publish_changes(spec, version, changes) -%}{%- endmacro %}
 
 
+{#- The same in every run: what tells one run from another has a name in its place. -#}
 {% macro statements() -%}
     {%- set texts = [] -%}
     {%- for title, sql in model.statements -%}{%- do texts.append("-- " ~ title ~ "\n" ~ (sql | trim) ~ ";") -%}{%- endfor -%}
-    {{ return(texts | join("\n\n")) }}
+    {%- set started_at = run_started_at.strftime("%Y-%m-%d %H:%M:%S.%f") -%}
+    {{ return(texts | join("\n\n") | replace(invocation_id, "<invocation_id>") | replace(started_at, "<run_started_at>")) }}
+{%- endmacro %}
+
+
+{#- The adapter asks the warehouse, too: from here on, what an operation calls of it is noted or answered by these macros. -#}
+{% macro answer_for_adapter() -%}
+    {%- do context.update({"adapter": {
+        "dispatch": adapter.dispatch,
+        "once": adapter.once,
+        "is_iceberg": adapter.is_iceberg,
+        "cache_added": adapter.cache_added,
+        "create_schema": adapter_create_schema,
+    }}) -%}
+{%- endmacro %}
+
+
+{% macro adapter_create_schema(relation) -%}
+    {%- do model.setdefault("statements", []).append(["schema", "create schema if not exists " ~ relation.schema]) -%}
 {%- endmacro %}
 
 

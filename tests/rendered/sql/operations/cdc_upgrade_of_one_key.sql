@@ -1,0 +1,16 @@
+-- query
+set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.history_debezium", "read_to": 8, "at": 7, "written_at": 7, "operation": "TABLE AS SELECT"};
+
+-- query
+create or replace table app.history_debezium using delta
+                    partitioned by (_cdc_is_latest)
+                    tblproperties ('cdc.compacted' = 'true', 'cdc.keys' = 'id', 'delta.enableChangeDataFeed' = 'true')
+                    as
+                    select
+                        *,
+                        filter(_events, event -> event._op in ('I', 'U'))[0]._event_id as _event_id,
+                        row_number() over (partition by `id` order by _seq desc, _seq_end desc nulls first) = 1 as _cdc_is_latest
+                    from app.history_debezium;
+
+-- query
+reset spark.databricks.delta.commitInfo.userMetadata;
