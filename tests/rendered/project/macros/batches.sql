@@ -46,7 +46,17 @@
 {% macro operation(name, relation, arguments) -%}
     {%- if execute -%}
         {%- do answer_for_adapter() -%}
-        {%- do context["cdc"][name](table=relation.identifier, dry_run=false, **arguments) -%}
+        {%- do context["cdc"][name](**dict({"table": relation.identifier, "dry_run": false}, **arguments)) -%}
+        {{ return(statements()) }}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- The snapshot that a source table starts from is taken. -#}
+{% macro taken_snapshot(table) -%}
+    {%- if execute -%}
+        {%- do answer_for_adapter() -%}
+        {%- do cdc.cdc_bootstrap(source=table.schema, table=table.identifier) -%}
         {{ return(statements()) }}
     {%- endif -%}
 {%- endmacro %}

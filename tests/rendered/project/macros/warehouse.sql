@@ -14,12 +14,36 @@
 {% macro default__column_types(query) -%}
     {%- do may_ask(["first_build", "drift", "operations"]) -%}
     {%- set d = cdc._upstream_declaration(model) -%}
+    {%- if (model.config.meta or {}).get("snapshot") -%}{{ return(snapshot_types(d, query)) }}{%- endif -%}
     {%- set types = {} -%}
     {%- for column in d.columns -%}{%- do types.update({column.name: cdc._table_type(column)}) -%}{%- endfor -%}
     {%- if d.relation in query -%}
         {{ return(dict(types, undeclared="string")) }}
     {%- endif -%}
     {{ return(history_types(d) if model.path.startswith("operations") else event_types(d)) }}
+{%- endmacro %}
+
+
+{#-
+    Types of what `cdc_bootstrap` asks about: the columns of a snapshot, as a model's `meta.snapshot` names them, those of the
+    stream that it is placed in, whose `_seq` is `meta.position`, and those of its copy.
+-#}
+{% macro snapshot_types(d, query) -%}
+    {%- set meta = model.config.meta -%}
+    {%- if " as value from " in query -%}
+        {{ return({"value": meta.snapshot.values() | first}) }}
+    {%- elif query.startswith("with ") -%}
+        {{ return({"_seq": meta.position, "_ts": "timestamp"}) }}
+    {%- elif query.endswith(cdc._bootstrap_relation(d) | string) -%}
+        {%- set types = {} -%}
+        {%- for name, type in meta.snapshot.items() if " " not in name -%}
+            {%- do types.update({name: "string" if type == "void" else type}) -%}
+        {%- endfor -%}
+        {%- for name in d.bootstrap.columns -%}{%- do types.update({name: meta.snapshot.values() | first}) -%}{%- endfor -%}
+        {%- if cdc._has_event_time(d) -%}{%- do types.update({"_cdc_time": "timestamp"}) -%}{%- endif -%}
+        {{ return(dict(types, _cdc_position=meta.position, _cdc_row="bigint", _cdc_part="string", _cdc_declared="string")) }}
+    {%- endif -%}
+    {{ return(meta.snapshot) }}
 {%- endmacro %}
 
 
@@ -67,12 +91,32 @@
         {%- elif sql.startswith("describe history ") -%}
             {{ return({"rows": commits_of_runs(sql.split()[2])}) }}
         {%- endif -%}
+        {%- for part, rows in answers().items() if part in sql -%}{{ return({"rows": rows}) }}{%- endfor -%}
     {%- elif sql.startswith("select dbt_change_type, ") -%}
         {{ return({"rows": [["insert", 3, 3, 0, 0, 0, 0, 0], ["update", 2, 0, 2, 0, 0, 0, 0]]}) }}
     {%- elif "_is_in_order = " in sql -%}
         {{ return({"rows": [[1 if (model.config.meta or {}).get("late") else 0]]}) }}
     {%- endif -%}
     {{ return({"rows": [[9, 1000]]}) }}
+{%- endmacro %}
+
+
+{#-
+    The rows that a query with such a part finds. Of a snapshot: no complete copy of it; in the copy that is made five rows with all
+    that they need, and no key twice; two events of the stream that it covers. Of erasures: good arguments, a key on the list, none
+    whose erasure is unfinished, and where the keys are.
+-#}
+{% macro answers() -%}
+    {{ return({
+        "where _cdc_part = 'position'": [],
+        "count(_cdc_position)": [[5, 5, 5]],
+        "any_value(example)": [[0, none]],
+        "as stream": [["7", "3", 2, "1", true]],
+        "select try_cast(": [[true, true]],
+        "count(distinct key_hash)": [[1]],
+        "where not is_done": [[0]],
+        "to_json(struct(cast(min(": [['{"low": "1", "high": "9", "listed": ["1", "5", "9"]}']],
+    }) }}
 {%- endmacro %}
 
 
@@ -120,6 +164,31 @@
 {%- endmacro %}
 
 
+{#- The same of the erasure list. -#}
+{% macro default__erasure_list(relation) -%}
+    {{ return(relation if relation.identifier in (model.config.meta or {}).get("tables", []) else none) }}
+{%- endmacro %}
+
+
+{#- Spark accepts every query. -#}
+{% macro default__query_problem(query) -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{% macro default__attempt(statement) -%}
+    {%- do run_query(statement) -%}
+    {{ return(none) }}
+{%- endmacro %}
+
+
+{#- An expression that names a column of the snapshot is none. -#}
+{% macro default__is_value(expression) -%}
+    {%- for name in model.config.meta.snapshot if name in expression -%}{{ return(false) }}{%- endfor -%}
+    {{ return(true) }}
+{%- endmacro %}
+
+
 {% macro default__is_there(relation) -%}
     {{ return(load_relation(relation) is not none) }}
 {%- endmacro %}
@@ -130,9 +199,16 @@
 {%- endmacro %}
 
 
-{#- A model's `meta.counters` says what this run came to, by the table that it wrote. -#}
+{#-
+    A model's `meta.counters` says what this run came to, by the table that it wrote. What is made of another table has read all
+    of its versions.
+-#}
 {% macro default__newest_commits(relation, limit) -%}
     {%- set position = {"cdc": relation | string, "read_to": 8} -%}
+    {%- set node = cdc._node_of(relation) if model.path.startswith("operations") else none -%}
+    {%- if node and cdc._kind_of(node) in ["final", "changelog"] and not cdc._reads_events(node) -%}
+        {%- set position = {"cdc": relation | string, "version": 7} -%}
+    {%- endif -%}
     {%- set counters = (model.config.meta or {}).get("counters", {}).get(relation.identifier) -%}
     {%- if counters -%}
         {%- set table = cdc._upstream_declaration(cdc._node_of(relation)).table -%}
@@ -144,6 +220,11 @@
 
 {% macro default__commits_since(relation, version) -%}
     {{ return({"commits": [], "are_all": true}) }}
+{%- endmacro %}
+
+
+{% macro default__commit_id(relation, version) -%}
+    {{ return("log: of version " ~ version) }}
 {%- endmacro %}
 
 
@@ -170,7 +251,7 @@
 {#- Intermediate results and writes are noted: `statements` shows them. -#}
 {% macro default__step(spec, name, sql, few, scans_table) -%}
     {%- do model.setdefault("statements", []).append(["step " ~ name, sql]) -%}
-    {{ return({"relation": "step_" ~ name, "rows": none}) }}
+    {{ return({"relation": "step_" ~ name, "rows": [[1], [5], [9]] if name.startswith("erased_") else none}) }}
 {%- endmacro %}
 
 
@@ -207,12 +288,85 @@
         "is_iceberg": adapter.is_iceberg,
         "cache_added": adapter.cache_added,
         "create_schema": adapter_create_schema,
+        "drop_relation": adapter_drop_relation,
+        "drop_steps": adapter_drop_steps,
+        "query_problem": default__query_problem,
+        "has_local_log": adapter_has_local_log,
+        "has_hidden_rows": adapter_has_hidden_rows,
+        "shortened_lengths": adapter_shortened_lengths,
+        "view_query": adapter_view_query,
+        "erase_rows": adapter_erase_rows,
+        "files_hiding": adapter_files_hiding,
+        "forget_past": adapter_forget_past,
+        "search_files": adapter_search_files,
+        "write_certificate": adapter_write_certificate,
     }}) -%}
 {%- endmacro %}
 
 
+{% macro noted(title, text) -%}
+    {%- do model.setdefault("statements", []).append([title, text]) -%}
+{%- endmacro %}
+
+
 {% macro adapter_create_schema(relation) -%}
-    {%- do model.setdefault("statements", []).append(["schema", "create schema if not exists " ~ relation.schema]) -%}
+    {%- do noted("schema", "create schema if not exists " ~ relation.schema) -%}
+{%- endmacro %}
+
+
+{% macro adapter_drop_relation(relation) -%}
+    {%- do noted("drop", "drop table " ~ relation) -%}
+{%- endmacro %}
+
+
+{% macro adapter_drop_steps() -%}{%- endmacro %}
+
+
+{% macro adapter_has_local_log(table) -%}
+    {{ return(true) }}
+{%- endmacro %}
+
+
+{#- Deletion vectors hide rows of the raw table, and rows of the keys in one file of each other table. -#}
+{% macro adapter_has_hidden_rows(table) -%}
+    {{ return(table.startswith("raw.")) }}
+{%- endmacro %}
+
+
+{% macro adapter_files_hiding(table, keys) -%}
+    {{ return(["part-1.parquet"]) }}
+{%- endmacro %}
+
+
+{% macro adapter_shortened_lengths(tables) -%}
+    {{ return([32]) }}
+{%- endmacro %}
+
+
+{% macro adapter_view_query(view) -%}
+    {{ return("select * from events_before") }}
+{%- endmacro %}
+
+
+{% macro adapter_erase_rows(table, sql, checkpoint) -%}
+    {%- do noted("erase, in a commit with " ~ checkpoint, sql) -%}
+    {{ return({"rows": 3, "files": 2}) }}
+{%- endmacro %}
+
+
+{% macro adapter_forget_past(table, erasure_id, checkpoint) -%}
+    {%- do noted("older files and the log before this commit go", table ~ ": " ~ checkpoint) -%}
+    {{ return({"version": 12, "files": 4}) }}
+{%- endmacro %}
+
+
+{% macro adapter_search_files(table, values, keys, beginnings) -%}
+    {{ return({"searched": 6, "holding": []}) }}
+{%- endmacro %}
+
+
+{% macro adapter_write_certificate(erasure_id, certificate) -%}
+    {{ return("target/certificate.json") }}
 {%- endmacro %}
 
 

@@ -1,0 +1,2 @@
+{{ config(meta={'tables': ['cdc_erasures']}) }}
+{{ cdc.events(source('raw', 'positions')) }}

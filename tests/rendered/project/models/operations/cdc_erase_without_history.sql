@@ -1,0 +1,2 @@
+{{ config(meta={'tables': ['cdc_erasures', 'current_without_history_partitioned']}) }}
+{{ operation('cdc_erase', ref('current_without_history_partitioned'), {'keys': ['a', 'b']}) }}
