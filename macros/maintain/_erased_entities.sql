@@ -41,7 +41,7 @@
         ~ (parts | join(") union all (")) ~ ")) as found_ranges", true, scans_table=true) -%}
     {%- set ranges = cdc._step(large, "erased_ranges", "select * from " ~ new.relation
         ~ (" union all select " ~ columns ~ ", counts_from from " ~ list if list else ""), true) -%}
-    {%- set ranged = cdc._ranged_events(d, resolver, ranges, named, list) -%}
+    {%- set ranged = cdc._ranged_events(d, resolver, ranges.relation, named, list) -%}
     {%- set events = cdc._step(large, "erased_events", ranged, true, scans_table=true) -%}
     {%- do cdc._refuse_mixed_rows(d, events) -%}
     {#- The name of an erased row may be another one's by now, if tables were built before its erasure was finished. -#}
