@@ -20,6 +20,10 @@
     {%- if d.relation in query -%}
         {{ return(dict(types, undeclared="string")) }}
     {%- endif -%}
+    {%- if model.path.startswith("operations") and d.key_changes -%}
+        {#- The staging view, or the resolver's table and all that is made of it. -#}
+        {{ return(event_types(dict(d, key_changes=false) if ".events_" in query else d)) }}
+    {%- endif -%}
     {{ return(history_types(d) if model.path.startswith("operations") else event_types(d)) }}
 {%- endmacro %}
 
@@ -73,7 +77,7 @@
     {%- do types.update({"_arrived": "bigint"}) -%}
     {%- if d.key_changes -%}
         {%- do types.update({
-            "_entity_id": "string", "_ended_entity_id": "string", "_former_entity_ids": "array<string>", "_segment_id": "bigint",
+            "_entity_id": "bigint", "_ended_entity_id": "bigint", "_former_entity_ids": "array<bigint>", "_segment_id": "bigint",
             "_left_segment_id": "bigint", "_ended_segment_id": "bigint", "_resolved": "bigint",
         }) -%}
     {%- endif -%}
@@ -114,6 +118,10 @@
         "as stream": [["7", "3", 2, "1", true]],
         "select try_cast(": [[true, true]],
         "count(distinct key_hash)": [[1]],
+        "count(distinct takers._entity_id)": [[0]],
+        "having count(*) > 1 order by place": [],
+        "where __cdc_is_mixed": [[0]],
+        "as resolved_events on identified_events._event_id": [[0]],
         "where not is_done": [[0]],
         "to_json(struct(cast(min(": [['{"low": "1", "high": "9", "listed": ["1", "5", "9"]}']],
     }) }}
@@ -251,7 +259,8 @@
 {#- Intermediate results and writes are noted: `statements` shows them. -#}
 {% macro default__step(spec, name, sql, few, scans_table) -%}
     {%- do model.setdefault("statements", []).append(["step " ~ name, sql]) -%}
-    {{ return({"relation": "step_" ~ name, "rows": [[1], [5], [9]] if name.startswith("erased_") else none}) }}
+    {%- set known = {"relation": "step_" ~ name, "rows": [[1], [5], [9]]} -%}
+    {{ return(known if name.startswith("erased_") or name == "new_ranges" else dict(known, rows=none)) }}
 {%- endmacro %}
 
 
@@ -343,8 +352,10 @@
 {%- endmacro %}
 
 
+{#- Of the views that a model's `meta.views` names. -#}
 {% macro adapter_view_query(view) -%}
-    {{ return("select * from events_before") }}
+    {%- set is_there = view.split(".")[-1] in (model.config.meta or {}).get("views", []) -%}
+    {{ return("select * from events_before" if is_there else none) }}
 {%- endmacro %}
 
 

@@ -190,10 +190,6 @@ create or replace view app.events_flagged as select __cdc_events.* from (select 
 ) as __cdc_events left anti join (select key_hash from app.cdc_erasures where table_name = 'raw.flagged') as __cdc_listed on __cdc_events._op <> 'T' and __cdc_listed.key_hash = sha2(to_json(array('raw.flagged', cast(__cdc_events.`order_id` as string), cast(cast(__cdc_events.`line` as bigint) as string))), 256);
 
 -- query
-create or replace view app.events_amended as select __cdc_events.* from (select * from events_before
-) as __cdc_events left anti join (select key_hash from app.cdc_erasures where table_name = 'raw.flagged') as __cdc_listed on __cdc_events._op <> 'T' and __cdc_listed.key_hash = sha2(to_json(array('raw.flagged', cast(__cdc_events.`order_id` as string), cast(cast(__cdc_events.`line` as bigint) as string))), 256);
-
--- query
 select min(_arrived), max(_arrived) from step_erased_raw_rows_1;
 
 -- erase, in a commit with {}

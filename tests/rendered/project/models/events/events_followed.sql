@@ -1,0 +1,1 @@
+{{ cdc.events(source('raw', 'followed')) }}
