@@ -131,7 +131,7 @@ judged_events as (
     left join erased_keys as {{ alias }}
         on
             keyed_events.{{ hash }} = {{ alias }}.key_hash
-            and keyed_events._op in ('I', 'U', 'D')
+            and not keyed_events._op <=> 'T'
             {%- if by %}
             and ({{ alias }}.counts_from is null or keyed_events.{{ by }} < {{ alias }}.counts_from)
             {%- endif %}

@@ -96,7 +96,7 @@ keyed_events as (
         _arrived,
         explode(array_distinct(array({{ hashes.own }}, {{ hashes.old }}))) as __cdc_key_hash
     from identified_events
-    where _op in ('I', 'U', 'D')
+    where not _op <=> 'T'
 )
 
 select
@@ -170,5 +170,6 @@ left anti join shared_texts using (__cdc_text)
             {%- for row in run_query(found).rows -%}{%- do (whole if row[1] else beginnings).append(row[0]) -%}{%- endfor -%}
         {%- endif -%}
     {%- endfor -%}
-    {{ return({"whole": whole | unique | list, "beginnings": beginnings | unique | list}) }}
+    {#- The files hold the letters as they are. -#}
+    {{ return({"whole": whole | unique(true) | list, "beginnings": beginnings | unique(true) | list}) }}
 {%- endmacro %}

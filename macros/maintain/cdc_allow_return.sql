@@ -30,6 +30,11 @@
             ~ " those of the erased one. Declare `event_time`.") -%}
     {%- elif by == "_ts" and not run_query("select try_cast(" ~ cdc._literal(since) ~ " as timestamp) is not null").rows[0][0] -%}
         {%- do problems.append("`since: " ~ since ~ "` is not a time. Write a timestamp, such as 2026-01-31 08:00:00.") -%}
+    {%- elif by == "_seq" -%}
+        {%- set type = cdc._position_type(subject) -%}
+        {%- if not run_query("select try_cast(" ~ cdc._literal(since) ~ " as " ~ type ~ ") is not null").rows[0][0] -%}
+            {%- do problems.append("`since: " ~ since ~ "` is not a position: those of " ~ d.table ~ " are of type " ~ type ~ ".") -%}
+        {%- endif -%}
     {%- endif -%}
     {%- do cdc._refuse_operation("cdc_allow_return", table, problems) -%}
     {%- set list = cdc._erasures_of(d) -%}
@@ -37,10 +42,12 @@
         ~ ") as returning" -%}
     {#- A key that an erased row has left is free without permission. -#}
     {%- set is_listed = cdc._is_listed_table(d) ~ " and is_done" ~ (" and upper_bound is null" if d.key_changes else "") -%}
-    {%- set listed = run_query("select count(distinct key_hash) from " ~ list ~ " where " ~ is_listed ~ " and key_hash in ("
-        ~ hashes ~ ")").rows[0][0] if list else 0 -%}
-    {%- if listed != keys | unique | list | length -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ (keys | length) ~ " keys are named, and " ~ listed
+    {%- set counted = run_query("select count(distinct named_keys.key_hash), count(distinct listed_keys.key_hash) from (" ~ hashes
+        ~ ") as named_keys left join (select key_hash from " ~ list ~ " where " ~ is_listed
+        ~ ") as listed_keys on named_keys.key_hash = listed_keys.key_hash").rows[0] if list else [keys | length, 0] -%}
+    {%- set listed = counted[1] -%}
+    {%- if listed != counted[0] -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ counted[0] ~ " keys are named, and " ~ listed
             ~ " of them are erased. Nothing was"
             ~ " written. Name erased keys of " ~ d.table
             ~ " only; an erasure that was interrupted is finished first, by cdc_erase.") -%}
@@ -56,4 +63,11 @@
         ~ (" would count again from " if dry_run else " count again from ") ~ since ~ (" on; run with dry_run: false" if dry_run
         else " on. Build the staging model; " ~ ("a full refresh of the resolver's table" if d.key_changes else "cdc_replay")
         ~ " reads those that arrived before"), info=true) -%}
+{%- endmacro %}
+
+
+{#- The type of the positions that the rows of a subject have, each of which is one value. -#}
+{% macro _position_type(subject) -%}
+    {%- set types = cdc._column_types("select * from " ~ cdc._named_rows(subject)) -%}
+    {{ return(types.get("_seq") or types.get("_cdc_seq") or "string") }}
 {%- endmacro %}

@@ -30,7 +30,7 @@
                     as
                     select
                         *,
-                        filter(_events, event -> event._op in ('I', 'U'))[0]._event_id as _event_id,
+                        get(filter(_events, event -> event._op in ('I', 'U')), 0)._event_id as _event_id,
                         row_number() over (partition by {{ keys }} order by _seq desc, _seq_end desc nulls first) = 1 as _cdc_is_latest
                     from {{ relation }}
                 {%- endset -%}

@@ -258,7 +258,10 @@ class TestErase:
 
     def nothing_brings_the_person_back(self) -> None:
         # The late event meets a staging view that dbt has not built since.
-        self.arrive("people", 4, (7, 4, "U", "seven.late@example.com"), (8, 6, "U", "eight@b.com"))
+        late = (7, 4, "U", "seven.late@example.com")
+        # One that would be in the quarantine.
+        bad = (7, 5, "X", "seven.bad@example.com")
+        self.arrive("people", 4, late, bad, (8, 6, "U", "eight@b.com"))
         run_dbt(["build", "--select", "people_history", "people_final", "people_changes"])
         count = "select count(*), count_if(id = 7) from {s}.people_final"
         assert self.rows(count) == [(59, 0)]
@@ -270,7 +273,7 @@ class TestErase:
             "select events_read, events_updated, events_erased from {s}.cdc_runs"
             " where watermark_after = 4"
         )
-        assert self.rows(ledger) == [(2, 1, 1)]
+        assert self.rows(ledger) == [(3, 1, 2)]
         run_dbt(["build", "--full-refresh", "--exclude", "people_changes"])
         assert self.rows(count) == [(59, 0)]
         assert not self.rows("select 1 from {s}.people_history where id = 7")
@@ -278,9 +281,11 @@ class TestErase:
         self.audit_holds()
         # The raw event of it is still there, until it is erased as well.
         run_dbt(["run", "--select", "people_changes", *self.after_refresh])
-        assert self.holding("seven.late") == {"people"}
+        for address in ("seven.late", "seven.bad"):
+            assert self.holding(address) == {"people"}
         self.operate(table="app.people", dry_run=False)
-        assert self.holding("seven.late") == set()
+        for address in ("seven.late", "seven.bad"):
+            assert self.holding(address) == set()
         assert self.rows(count) == [(59, 0)]
 
     def a_key_may_return(self) -> None:
@@ -288,7 +293,11 @@ class TestErase:
             "cdc_allow_return", passes=False, table="app.people", keys=8, since="x"
         )
         assert "`since: x` is not a time" in refused and "`keys` is not a list of keys" in refused
-        since = {"table": "app.people", "keys": [7], "since": "2026-02-01"}
+        unknown = {"table": "app.people", "keys": [{"id": 7}, {"id": 8}], "since": "2026-02-01"}
+        refused = self.operate("cdc_allow_return", passes=False, **unknown)
+        assert "2 keys are named, and 1 of them are erased" in refused
+        # A key is one key, however often and in whatever form it is named.
+        since = {"table": "app.people", "keys": [7, "7", {"id": 7}], "since": "2026-02-01"}
         self.operate("cdc_allow_return", **since, dry_run=False)
         self.arrive(
             "people", 5, (7, 40, "I", "another@example.com"), (7, 6, "U", "seven.old@a.com")

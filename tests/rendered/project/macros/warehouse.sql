@@ -117,7 +117,7 @@
         "any_value(example)": [[0, none]],
         "as stream": [["7", "3", 2, "1", true]],
         "select try_cast(": [[true, true]],
-        "count(distinct key_hash)": [[1]],
+        "count(distinct listed_keys.key_hash)": [[1, 1]],
         "count(distinct takers._entity_id)": [[0]],
         "having count(*) > 1 order by place": [],
         "where __cdc_is_mixed": [[0]],

@@ -115,12 +115,12 @@ judged_events as (
     left join erased_keys as own_erasures
         on
             keyed_events.__cdc_key_hash = own_erasures.key_hash
-            and keyed_events._op in ('I', 'U', 'D')
+            and not keyed_events._op <=> 'T'
             and (own_erasures.counts_from is null or keyed_events._seq < own_erasures.counts_from)
     left join erased_keys as old_erasures
         on
             keyed_events.__cdc_old_key_hash = old_erasures.key_hash
-            and keyed_events._op in ('I', 'U', 'D')
+            and not keyed_events._op <=> 'T'
             and (old_erasures.counts_from is null or keyed_events._seq < old_erasures.counts_from)
 ),
 

@@ -5,7 +5,7 @@ select try_cast('7' as int) is not null;
 select try_cast('2026-12-01 08:00:00' as timestamp) is not null;
 
 -- query
-select count(distinct key_hash) from app.cdc_erasures where table_name = 'raw.masked' and is_done and key_hash in (select sha2(to_json(array('raw.masked', cast(`id` as string))), 256) as key_hash from (select distinct `id` from (select `id` from (select sha2(concat(__cdc_outer_key, unhex(sha2(concat(__cdc_inner_key, cast(cast(cast(cast('7' as int) as bigint) as string) as binary)), 256))), 256) as `id` from (select
+select count(distinct named_keys.key_hash), count(distinct listed_keys.key_hash) from (select sha2(to_json(array('raw.masked', cast(`id` as string))), 256) as key_hash from (select distinct `id` from (select `id` from (select sha2(concat(__cdc_outer_key, unhex(sha2(concat(__cdc_inner_key, cast(cast(cast(cast('7' as int) as bigint) as string) as binary)), 256))), 256) as `id` from (select
     unhex(array_join(transform(__cdc_bytes, byte -> lpad(hex(byte ^ 54), 2, '0')), '')) as __cdc_inner_key,
     unhex(array_join(transform(__cdc_bytes, byte -> lpad(hex(byte ^ 92), 2, '0')), '')) as __cdc_outer_key
 from (
@@ -17,7 +17,7 @@ from (
             from (select reflect('java.lang.System', 'getenv', 'CDC_SECRET_SALT') as __cdc_given_salt) as given_salt
         ) as salt
     ) as hex_key
-) as key_bytes) as mask_keys) as given_key) as found_keys) as returning);
+) as key_bytes) as mask_keys) as given_key) as found_keys) as returning) as named_keys left join (select key_hash from app.cdc_erasures where table_name = 'raw.masked' and is_done) as listed_keys on named_keys.key_hash = listed_keys.key_hash;
 
 -- query
 merge into app.cdc_erasures as DBT_INTERNAL_DEST

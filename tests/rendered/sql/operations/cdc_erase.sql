@@ -111,7 +111,7 @@ keyed_events as (
         _arrived,
         explode(array_distinct(array(sha2(to_json(array('raw.flagged', cast(`order_id` as string), cast(cast(`line` as bigint) as string))), 256), sha2(to_json(array('raw.flagged', cast(coalesce(`_old_order_id`, `order_id`) as string), cast(cast(coalesce(`_old_line`, `line`) as bigint) as string))), 256)))) as __cdc_key_hash
     from identified_events
-    where _op in ('I', 'U', 'D')
+    where not _op <=> 'T'
 )
 
 select

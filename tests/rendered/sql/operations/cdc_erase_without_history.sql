@@ -158,7 +158,7 @@ keyed_events as (
         _arrived,
         explode(array_distinct(array(sha2(to_json(array('raw.maxwell', cast(`id` as string))), 256), sha2(to_json(array('raw.maxwell', cast(coalesce(`_old_id`, `id`) as string))), 256)))) as __cdc_key_hash
     from identified_events
-    where _op in ('I', 'U', 'D')
+    where not _op <=> 'T'
 )
 
 select

@@ -8,7 +8,7 @@ create or replace table app.history_flagged using delta
                     as
                     select
                         *,
-                        filter(_events, event -> event._op in ('I', 'U'))[0]._event_id as _event_id,
+                        get(filter(_events, event -> event._op in ('I', 'U')), 0)._event_id as _event_id,
                         row_number() over (partition by `order_id`, `line` order by _seq desc, _seq_end desc nulls first) = 1 as _cdc_is_latest
                     from app.history_flagged;
 
