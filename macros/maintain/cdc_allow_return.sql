@@ -33,7 +33,7 @@
     {%- elif by == "_seq" -%}
         {%- set type = cdc._position_type(subject) -%}
         {%- if not run_query("select try_cast(" ~ cdc._literal(since) ~ " as " ~ type ~ ") is not null").rows[0][0] -%}
-            {%- do problems.append("`since: " ~ since ~ "` is not a position: those of " ~ d.table ~ " are of type " ~ type ~ ".") -%}
+            {%- do problems.append("`since: " ~ since ~ "` is no position: those of " ~ d.table ~ " are of type " ~ type ~ ".") -%}
         {%- endif -%}
     {%- endif -%}
     {%- do cdc._refuse_operation("cdc_allow_return", table, problems) -%}
