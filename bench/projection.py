@@ -13,7 +13,7 @@ from bench.costs import Costs
 MEBIBYTE, GIBIBYTE = 2**20, 2**30
 # Beyond this share of its capacity a resource has no room for a late or a large batch.
 FULL = 0.7
-# Delta writes a checkpoint of the whole state of a table every 100 commits here.
+# A checkpoint of the whole state of a table is written so often, as the adapter's settings have it.
 CHECKPOINT_EVERY = 100
 # Files that a batch adds to a table: the history's open part, its closed part, the final table.
 FILES_WITH_HISTORY, FILES_WITHOUT = 3, 1

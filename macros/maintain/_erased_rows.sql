@@ -171,5 +171,7 @@ left anti join shared_texts using (__cdc_text)
         {%- endif -%}
     {%- endfor -%}
     {#- The files hold the letters as they are. -#}
-    {{ return({"whole": whole | unique(true) | list, "beginnings": beginnings | unique(true) | list}) }}
+    {{ return({
+        "whole": whole | unique(case_sensitive=true) | list, "beginnings": beginnings | unique(case_sensitive=true) | list,
+    }) }}
 {%- endmacro %}

@@ -217,7 +217,7 @@ def test_each_law_by_hand(costs: Costs) -> None:
             SCANS: 10 * 1_000_000 * 2e-6,
             ONE_BATCH: 5.0,
             TASKS: 10 * (20 + 99),
-            # History and final table: a state and a tenth of it, and each touched file twice.
+            # History and final table: a state and a hundredth of it, and each touched file twice.
             LOGS: 20 * (101 + 200) * 1_000,
             MEMORY: 20 * 100 * 1_000,
             METASTORE: 100 * 5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg_writes, steps
@@ -16,6 +17,7 @@ from dbt.adapters.sparkcdc.delta_log import (
 )
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
+from dbt.adapters.sparkcdc.places import Place
 from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, MIN_FILE_SIZE, scoped
 from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
@@ -124,16 +126,9 @@ class WriteMethods(TableMethods):
         return alone
 
     def _compact_if_it_pays(self, table: str) -> None:
-        folder, version = self._delta_place(table), self.logged_version(table)
-        if folder and version is not None and compaction_pays(folder, version):
-            try:
-                # Files that are large stay, and only those are written again that made it pay.
-                with scoped(self._spark, {MIN_FILE_SIZE: str(LARGE_FILE_BYTES)}):
-                    self.execute(f"optimize {table}")
-            except DbtRuntimeError as exc:
-                # Somebody else writes, or compacts: the next batch does.
-                if not is_conflict(exc):
-                    raise
+        # Files that are large stay, and only those are written again that made it pay.
+        settings = {MIN_FILE_SIZE: str(LARGE_FILE_BYTES)}
+        self._run_if_it_pays(table, compaction_pays, f"optimize {table}", settings)
 
     @available.parse_none
     def add_vectors_if_large(self, table: str) -> None:
@@ -142,16 +137,34 @@ class WriteMethods(TableMethods):
         Args:
             table: Its name in SQL.
         """
-        is_refused = self._spark.conf.get(VECTORS_BY_DEFAULT, "true") == "false"
-        if is_refused or self.is_iceberg(table):
-            return
+
+        def pays(folder: Place, version: int) -> bool:
+            if not vectors_pay(folder, version):
+                return False
+            return self._spark.conf.get(VECTORS_BY_DEFAULT, "true") != "false"
+
+        if not self.is_iceberg(table):
+            statement = f"alter table {table} set tblproperties ('{VECTORS}' = 'true')"
+            self._run_if_it_pays(table, pays, statement, {})
+
+    def _run_if_it_pays(
+        self,
+        table: str,
+        pays: Callable[[Place, int], bool],
+        statement: str,
+        settings: dict[str, str],
+    ) -> None:
+        """Runs a statement that changes no rows, where the log of a Delta table says that it pays.
+
+        Where somebody else writes, or does the same, it is left to the next batch.
+        """
         folder, version = self._delta_place(table), self.logged_version(table)
-        if folder is None or version is None or not vectors_pay(folder, version):
+        if folder is None or version is None or not pays(folder, version):
             return
         try:
-            self.execute(f"alter table {table} set tblproperties ('{VECTORS}' = 'true')")
+            with scoped(self._spark, settings):
+                self.execute(statement)
         except DbtRuntimeError as exc:
-            # Somebody else writes, or does the same: the next batch does.
             if not is_conflict(exc):
                 raise
 
