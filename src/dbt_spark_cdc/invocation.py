@@ -72,7 +72,10 @@ def run_dbt(
             warnings.setdefault(event.info.msg.removeprefix("[WARNING]").lstrip(": ").rstrip())
 
     ran = dbtRunner(manifest=manifest, callbacks=[listen]).invoke([*QUIET, *arguments])
-    error = str(ran.exception).strip() if ran.exception else None
+    error = None
+    if ran.exception is not None:
+        # Some have no text, such as one for want of memory. They are failures all the same.
+        error = str(ran.exception).strip() or type(ran.exception).__name__
     results = list(getattr(ran.result, "results", None) or [])
     return Outcome(results, error, list(warnings), ran.result)
 

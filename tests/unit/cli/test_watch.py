@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 from dbt.adapters.factory import reset_adapters
 
+from dbt_spark_cdc import invocation
 from dbt_spark_cdc import watch as watching
-from dbt_spark_cdc.invocation import Outcome
+from dbt_spark_cdc.invocation import Outcome, run_dbt
 from dbt_spark_cdc.watch import (
     DbtProject,
     InputsUnknown,
@@ -310,3 +311,14 @@ def test_a_selection_of_nothing_is_an_error(shop: Path) -> None:
 def test_a_selection_that_dbt_refuses_is_bad_input(shop: Path) -> None:
     with pytest.raises(InputsUnknown, match="is not a valid method"):
         DbtProject(shop, shop, None, ["selector:nowhere"], [], None)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), AssertionError(), SystemExit(), ValueError("no")])
+def test_an_exception_without_a_text_is_a_failure(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = SimpleNamespace(exception=error, result=None)
+    runner = SimpleNamespace(invoke=lambda _: ran)
+    monkeypatch.setattr(invocation, "dbtRunner", lambda **_: runner)
+    outcome = run_dbt(["build"])
+    assert not outcome.ok and outcome.error in (type(error).__name__, "no")
