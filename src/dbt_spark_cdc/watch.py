@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -191,6 +192,7 @@ class DbtProject:
         self.place += self.variables
         self.spark = _session(folder, profiles, target)
         self.folders: dict[str, tuple[str, Place] | None] = {}
+        self.selectors: dict[str, str] = {}
         self.manifest: Manifest | None = None
         self.watched: Collection[str] = ()
         self.parsed: object = None
@@ -205,15 +207,17 @@ class DbtProject:
             outcome = run_dbt(["build", *self.place, "--select", *self.first], None, self._parse())
             if not outcome.ok:
                 raise InputsUnknown(outcome)
-        return {
-            f"source:{source.source_name}.{source.name}": self._state(source.relation_name or "")
-            for name, source in self._parse().sources.items()
-            if name in self.watched and declaration_of(source.to_dict())
-        }
+        found = {}
+        for name, source in self._parse().sources.items():
+            if name in self.watched and declaration_of(source.to_dict()):
+                shown = f"source:{source.source_name}.{source.name}"
+                self.selectors[shown] = _selector(source.source_name, source.name)
+                found[shown] = self._state(source.relation_name or "")
+        return found
 
     def build(self, selectors: Sequence[str]) -> Outcome:
         """Builds what reads some source tables; everything where none is named."""
-        wanted = [f"{name}+" for name in selectors]
+        wanted = [f"{self.selectors.get(name, name)}+" for name in selectors]
         if wanted and self.select:
             wanted = [f"{name},{kept}" for name in wanted for kept in self.select]
         chosen = wanted or self.select
@@ -306,6 +310,14 @@ class DbtProject:
         files = ("parquet", "json", "csv", "orc", "text")
         readable = provider == "delta" or (provider in files and isinstance(place, Path))
         return (provider, place) if place is not None and readable else None
+
+
+def _selector(source: str, table: str) -> str:
+    """The dbt selector of a source table: `?` takes the place of what selectors give a meaning.
+
+    Such are spaces, commas and dots. A table whose name differs there alone is built as well.
+    """
+    return "source:" + ".".join(re.sub(r"[^\w-]", "?", name) for name in (source, table))
 
 
 def _session(folder: Path, profiles: Path | None, target: str | None) -> Any:

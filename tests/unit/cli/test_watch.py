@@ -322,3 +322,19 @@ def test_an_exception_without_a_text_is_a_failure(
     monkeypatch.setattr(invocation, "dbtRunner", lambda **_: runner)
     outcome = run_dbt(["build"])
     assert not outcome.ok and outcome.error in (type(error).__name__, "no")
+
+
+def test_a_table_with_an_odd_name_is_built(shop: Path) -> None:
+    names = ["Order Details", "public.orders", "a.b.c", "x,y", "plus+1", "[z]"]
+    tables = "".join(f"      - {{name: '{name}', {CDC}}}\n" for name in names)
+    head = "sources:\n  - name: the shop\n    tables:\n"
+    (shop / "models" / "sources.yml").write_text(head + tables)
+    for file in (shop / "models").glob("*.sql"):
+        file.unlink()
+    for number, name in enumerate(names):
+        text = f"select * from {{{{ source('the shop', '{name}') }}}}"
+        (shop / "models" / f"m{number}.sql").write_text(text)
+    project = DbtProject(shop, shop, None, [], [], None)
+    for number, name in enumerate(project.inputs()):
+        selected = project._selected("", [f"{project.selectors[name]}+"], project._parse())
+        assert sorted(one.rpartition(".")[2] for one in selected if one[0] == "m") == [f"m{number}"]
