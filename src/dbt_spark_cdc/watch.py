@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -338,15 +339,20 @@ def _session(folder: Path, profiles: Path | None, target: str | None) -> Any:
 
 
 def _project_files(folder: Path) -> Iterator[tuple[str, int]]:
-    """The files that dbt reads, with their times."""
-    for path in folder.iterdir():
+    """The files that dbt reads, with their times; without those that go meanwhile."""
+    try:
+        entries = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for path in entries:
         # Environments and caches, also those of a package that is a folder of this machine.
         if path.name in WRITTEN_BY_DBT or path.name.startswith("."):
             continue
         if path.is_dir():
             yield from _project_files(path)
         elif path.suffix in PROJECT_FILES:
-            yield str(path), path.stat().st_mtime_ns
+            with suppress(FileNotFoundError):
+                yield str(path), path.stat().st_mtime_ns
 
 
 def _listing(folder: Path) -> str | None:

@@ -338,3 +338,24 @@ def test_a_table_with_an_odd_name_is_built(shop: Path) -> None:
     for number, name in enumerate(project.inputs()):
         selected = project._selected("", [f"{project.selectors[name]}+"], project._parse())
         assert sorted(one.rpartition(".")[2] for one in selected if one[0] == "m") == [f"m{number}"]
+
+
+def test_files_that_go_while_the_project_is_looked_at_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `git pull`, an editor, or a link that leads nowhere."""
+    for name in ("models/a.sql", "models/b.sql", "gone/c.sql"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "models" / "link.sql").symlink_to("nowhere.sql")
+    real = Path.iterdir
+
+    def iterdir(self: Path) -> Iterator[Path]:
+        if self.name == "gone":
+            raise FileNotFoundError(str(self))
+        found = list(real(self))
+        (tmp_path / "models" / "b.sql").unlink(missing_ok=True)
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert [Path(path).name for path, _ in _project_files(tmp_path)] == ["a.sql"]
