@@ -83,6 +83,13 @@ def test_parameters_are_worded_as_spark_words_them() -> None:
             "sc://x:1/;use_ssl=true;token=hush",
         ),
         ({"remote": "sc://x:1/;token=hush"}, "sc://x:1/", "sc://x:1/;token=hush"),
+        # A parameter of the url: PySpark divides it at `;` and `=`, and decodes it.
+        (
+            {"remote": "sc://x:1", "token": "a;hush/%=="},
+            "sc://x:1",
+            "sc://x:1/;token=a%3Bhush%2F%25%3D%3D",
+        ),
+        ({"remote": "sc://x:1/;token=hush%3D"}, "sc://x:1/", "sc://x:1/;token=hush%3D"),
     ],
 )
 def test_a_token_is_sent_and_not_shown(given: dict[str, Any], shown: str, address: str) -> None:

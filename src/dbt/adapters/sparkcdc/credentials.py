@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from dbt.adapters.contracts.connection import Credentials
 from dbt.adapters.sparkcdc import iceberg
@@ -76,7 +77,7 @@ class SparkCdcCredentials(Credentials):
         }
         remote = self.server_side_parameters.pop("spark.remote", self.remote)
         if remote and (found := TOKEN.search(remote)):
-            self.token = self.token or found[1]
+            self.token = self.token or unquote(found[1])
             remote = TOKEN.sub("", remote)
         self.remote = remote
         problems = [*self._problems(), *self._problems_of_catalog(), *self._problems_of_warehouse()]
@@ -205,7 +206,8 @@ class SparkCdcCredentials(Credentials):
             return url
         # Parameters stand behind a path, which is always empty.
         separator = ";" if "/;" in url else ";" if url.endswith("/") else "/;"
-        return f"{url}{separator}token={self.token}"
+        # PySpark takes it for a parameter of the url: `=` of base64, for one, ends there.
+        return f"{url}{separator}token={quote(self.token, safe='')}"
 
     @property
     def type(self) -> str:

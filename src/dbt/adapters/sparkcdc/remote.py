@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
@@ -214,7 +215,9 @@ def without_token(creds: SparkCdcCredentials, message: str) -> str:
         creds: The profile's connection settings.
         message: The message.
     """
-    return message.replace(creds.token, "***") if creds.token else message
+    for shown in (creds.token, quote(creds.token or "", safe="")):
+        message = message.replace(shown, "***") if shown else message
+    return message
 
 
 def _attempts(creds: SparkCdcCredentials) -> int:
