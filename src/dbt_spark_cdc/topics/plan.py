@@ -70,7 +70,8 @@ def plan(
                 if loss := _loss(partition, after, has):
                     losses.append(loss)
                     starts[partition] = has.earliest
-            elif is_other:
+            elif any(known != topic.id for known in ids.get(name, ())):
+                # What the configuration says of offsets was about the former topic.
                 starts[partition] = has.earliest
             else:
                 unknown[partition] = has

@@ -101,6 +101,9 @@ def test_a_topic_of_the_same_name_is_another_one() -> None:
     # Once it has landed something, it is the one that is known.
     landed[Landed("a", "two", 0)] = 100
     assert planned(found, landed) == ({A1: 1}, [], [])
+    # Offsets that the configuration has are those of the former topic, for all partitions.
+    for config in ({"a": {0: 5, 1: 20}}, {"a": {0: 5, 1: 70}}):
+        assert planned(found, landed, starting_offsets=config) == ({A1: 1}, [], [])
 
 
 def test_topics_that_are_not_there() -> None:
