@@ -77,6 +77,7 @@ class Capture:
         report: Takes the numbers, every `status_seconds`.
         pause: Waits some seconds; true where the command was asked to stop.
         environment: The environment variables.
+        is_silent: Whether `report` has failed, which is told once.
     """
 
     options: Options
@@ -85,6 +86,7 @@ class Capture:
     pause: Callable[[float], bool]
     environment: dict[str, str]
     counters: Counters = field(default_factory=Counters)
+    is_silent: bool = False
 
     def run(self) -> None:
         """Captures until it is stopped; with `once`, until the folder has what is committed now.
@@ -403,7 +405,12 @@ class Session:
         }
         counters.lag_seconds = None
         self.folder.write_json("status.json", status)
-        self.capture.report(status)
+        try:
+            self.capture.report(status)
+        except OSError as exc:  # the folder has no part in it, and changes must not wait for it
+            if not self.capture.is_silent:
+                self.capture.is_silent = True
+                self.capture.tell(f"Reports cannot be printed, and are in status.json: {exc}.")
 
 
 def plugin_options(options: Options) -> dict[str, str]:

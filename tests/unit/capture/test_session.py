@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -216,3 +217,18 @@ def test_a_change_that_wal2json_cannot_print_is_reported(
     [told] = run.told
     assert warned in told and "the change is in no file" in told
     assert run.capture.counters.unidentified == 1
+
+
+def test_a_report_that_cannot_be_printed_does_not_stop_the_capture(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(
+        Capture, "report", property(lambda _: report, lambda *_: None), raising=False
+    )
+    run(*transaction(20, "a"), *transaction(30, "a"), status_seconds=0.0)
+    assert run.position() == 30
+    [told] = run.told
+    assert "Broken pipe" in told
