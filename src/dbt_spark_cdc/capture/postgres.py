@@ -264,6 +264,8 @@ class Session:
         self.stream.start(self.position, plugin_options(options))
         now = time.monotonic()
         status_due = reply_due = stop_due = now
+        # An idle server sends nothing to land. By then a full disk would have shown.
+        healthy_at = now + max(options.status_seconds, options.flush_seconds)
         while True:
             message = self.stream.receive(POLL_SECONDS if goal is None else POLL_SECONDS / 4)
             if message:
@@ -281,6 +283,9 @@ class Session:
                 status_due = now + options.status_seconds
                 self._heartbeat()
                 self._status()
+                is_up_to_date = not (self.in_transaction or self.batch.lines)
+                if now >= healthy_at and is_up_to_date:
+                    self.healthy()
             if goal is not None and now >= reply_due:
                 reply_due = now + POLL_SECONDS
                 self.stream.confirm(self.received, self.position, wants_reply=True)

@@ -79,6 +79,7 @@ class Run:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self.told: list[str] = []
+        self.healthy = 0
         self.stops: Callable[[], bool] = lambda: False
         monkeypatch.setattr(server, "server_position", lambda _: 1000)
         monkeypatch.setattr(server, "read_slot", lambda *_: None)
@@ -102,7 +103,7 @@ class Run:
             state or State("s", "7", "app", (), 10),
             SimpleNamespace(),  # type: ignore[arg-type]
             stream,  # type: ignore[arg-type]
-            lambda: None,
+            self.is_healthy,
         )
         if ends is type(None):
             session.run()
@@ -110,6 +111,9 @@ class Run:
             with pytest.raises(ends):
                 session.run()
         return stream
+
+    def is_healthy(self) -> None:
+        self.healthy += 1
 
     def files(self) -> dict[str, int]:
         return {
@@ -232,3 +236,11 @@ def test_a_report_that_cannot_be_printed_does_not_stop_the_capture(
     assert run.position() == 30
     [told] = run.told
     assert "Broken pipe" in told
+
+
+def test_a_session_of_an_idle_server_is_healthy(run: Run) -> None:
+    run(None, None, alive(10), status_seconds=0.0, flush_seconds=0.0)
+    assert run.healthy and run.position() is None
+    run.healthy = 0
+    run(None, begin(20), change("a", 20), status_seconds=0.0, flush_seconds=60.0)
+    assert not run.healthy  # too early to tell
