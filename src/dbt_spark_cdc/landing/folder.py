@@ -112,15 +112,22 @@ class LocalFolder:
         """Lists the files of all tables."""
         found = []
         for table in _visible(self.folder):
-            if not table.is_dir():
+            if not os.path.isdir(table.path):
                 continue
             hidden = set(os.listdir(table.path))
             for entry in _visible(table.path):
                 # An erasure has written its new content, and has not noted it in the log yet.
-                if entry.is_file() and beside(Path(entry.path)).name not in hidden:
+                if beside(Path(entry.path)).name not in hidden:
                     try:
+                        if not entry.is_file():
+                            continue
                         stat = entry.stat()
                     except FileNotFoundError:  # removed since
+                        continue
+                    except OSError as exc:  # a link to itself, or to where this user may not look
+                        name, _ = _readable(f"{table.name}/{entry.name}", entry.path)
+                        problem = f"the file cannot be read ({exc.strerror}): correct the link"
+                        found.append(File(name, 0, 0, entry.path, problem))
                         continue
                     modified = stat.st_mtime_ns // 1_000_000
                     name, problem = _readable(f"{table.name}/{entry.name}", entry.path)
