@@ -457,7 +457,8 @@ def watch(
         _stop(str(exc))
     pace = watching.Pace(interval, full_every, most_failures, at_once)
     loop = watching.Watch(project, pace, watching.printed(as_json), stopped.wait)
-    if not loop.run():
+    # Asked to stop while Spark started: there is no build yet that could be let finish.
+    if not stopped.is_set() and not loop.run():
         _stop(f"{most_failures} builds failed in a row. More is in logs/dbt.log.", 1)
 
 

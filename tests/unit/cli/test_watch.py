@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from dbt.adapters.factory import reset_adapters
 
 from dbt_spark_cdc import invocation
 from dbt_spark_cdc import watch as watching
+from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.invocation import Outcome, run_dbt
 from dbt_spark_cdc.watch import (
     DbtProject,
@@ -359,3 +362,20 @@ def test_files_that_go_while_the_project_is_looked_at_are_left_out(
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
     assert [Path(path).name for path, _ in _project_files(tmp_path)] == ["a.sql"]
+
+
+def test_a_signal_while_spark_starts_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[object] = []
+
+    def start(*_: object) -> SimpleNamespace:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SimpleNamespace(inputs=lambda: {}, build=lambda names: built.append(names) or GOOD)
+
+    monkeypatch.setattr(watching, "DbtProject", start)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ended = CliRunner().invoke(main, ["watch"])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert (ended.exit_code, built) == (0, [])
