@@ -90,7 +90,7 @@ def _from_events(
         except Unreadable as exc:
             faults.append(Problem("--events", str(exc)))
             continue
-        if not answers.raw_table:
+        if not answers.raw_table and any(is_wanted(answers.only, title) for title, _ in new):
             copies += [
                 (file, Path(LANDING, new[0][1].folder, _landed_name(file))) for file in files
             ]
@@ -114,16 +114,30 @@ def _topics(path: Path) -> dict[str, list[Path]]:
             "Name a folder of files of one topic, or a folder with a folder for each topic."
         )
     if files:
-        return {identifier_of(path.resolve().name): files}
-    topics = {
-        identifier_of(folder.name): [file for file in inside if file.is_file()]
-        for folder, inside in folders.items()
+        return {_topic_of(path.resolve()): files}
+    own = {
+        folder: [file for file in inside if file.is_file()] for folder, inside in folders.items()
     }
-    if empty := [folder.name for folder, inside in folders.items() if not inside]:
-        raise Unreadable(f"{path} holds folders without files: {', '.join(empty)}. Remove them.")
+    if empty := [folder.name for folder, inside in own.items() if not inside]:
+        raise Unreadable(
+            f"{path} holds folders without files: {', '.join(empty)}. Remove them. Files in folders"
+            " below them are not read: move them up."
+        )
+    topics: dict[str, list[Path]] = {}
+    for folder, inside in own.items():
+        if topics.setdefault(_topic_of(folder), inside) is not inside:
+            raise Unreadable(
+                f"{path} holds two folders that would be the topic {_topic_of(folder)}; one of them"
+                f" is {folder.name}. Rename one, or name one of them alone."
+            )
     if not topics:
         raise Unreadable(f"{path} is a folder without files. Name one that holds change events.")
     return topics
+
+
+def _topic_of(folder: Path) -> str:
+    """The name of a folder as an identifier. Dots are part of it, as in `shop.public.orders`."""
+    return identifier_of(folder.name.replace(".", "_"))
 
 
 def _visible(folder: Path) -> list[Path]:

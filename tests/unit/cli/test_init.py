@@ -210,6 +210,47 @@ def test_a_folder_of_folders_is_a_topic_each(folder: Path) -> None:
     assert source(folder, "a")["sequence_by"] == "try_cast(seq as decimal(38,0))"
 
 
+def test_folders_that_are_named_like_topics_are_a_topic_each(folder: Path) -> None:
+    for name in ("public.orders", "public.items", "archive.items"):
+        schema, table = name.split(".")
+        (folder / "in" / f"shop.{name}").mkdir(parents=True)
+        event = {
+            "action": "I",
+            "schema": schema,
+            "table": table,
+            "timestamp": "2026-01-01 00:00:00+00",
+        }
+        event |= {
+            "columns": [{"name": "id", "type": "integer", "value": 1}],
+            "lsn": "0/1",
+            "xid": 1,
+        }
+        line = json.dumps(event | {"pk": [{"name": "id", "type": "integer"}]})
+        (folder / "in" / f"shop.{name}" / f"{schema}.json").write_text(f"{line}\n")
+    made("--events", "in", "--only", "public.items", "--only", "public.orders")
+    landed = sorted(path.name for path in (folder / "shop/landing").glob("*/[!.]*"))
+    assert landed == ["public.json", "public.json"]
+    assert {path.name for path in (folder / "shop/landing").iterdir()} == {"items", "orders"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        (("orders/partition=0/a.json",), "folders without files: orders"),
+        (("Orders/a.json", "orders/a.json"), "two folders that would be the topic orders"),
+    ],
+)
+def test_folders_of_which_one_would_be_left_out_are_refused(
+    folder: Path, paths: tuple[str, ...], said: str
+) -> None:
+    for path in paths:
+        (folder / "in" / path).parent.mkdir(parents=True)
+        (folder / "in" / path).write_text('{"op": "I", "id": 1, "seq": 1}\n')
+    refused = CliRunner().invoke(main, ["init", "shop", "--events", "in"])
+    assert (refused.exit_code, said in refused.output) == (2, True)
+    assert not (folder / "shop").exists()
+
+
 def test_rows_of_json_are_ordered_as_numbers(folder: Path) -> None:
     rows = [{"op": op, "id": 1, "seq": seq} for op, seq in (("I", 9), ("U", 10), ("U", 11))]
     (folder / "rows.json").write_text(json.dumps(rows))
