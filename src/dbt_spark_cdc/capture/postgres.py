@@ -77,7 +77,7 @@ class Capture:
         report: Takes the numbers, every `status_seconds`.
         pause: Waits some seconds; true where the command was asked to stop.
         environment: The environment variables.
-        is_silent: Whether `report` has failed, which is told once.
+        is_silent: Whether `report` has failed, which is said once.
     """
 
     options: Options
