@@ -145,10 +145,13 @@
 {%- endmacro %}
 
 
-{#- Key and tracked columns by their new names in what a table says of itself, and in its tombstones. -#}
+{#-
+    Key and tracked columns by their new names in what a table says of itself, and in its tombstones; and what tables of older
+    versions of the package did not say.
+-#}
 {% macro _rename_keys(spec, properties) -%}
     {%- set renamed = [] -%}
-    {%- for trait, now in cdc._history_properties(spec).items() if properties.get(trait, now) != now -%}
+    {%- for trait, now in cdc._history_properties(spec).items() if properties.get(trait) != now -%}
         {%- do renamed.append(cdc._literal(trait) ~ " = " ~ cdc._literal(now)) -%}
     {%- endfor -%}
     {%- if renamed -%}

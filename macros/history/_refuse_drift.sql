@@ -15,10 +15,12 @@
             ~ ("none" if had_time else "one") ~ " now. Take the change of `event_time` back and " ~ build_again) -%}
     {%- endif -%}
     {%- for trait, now in cdc._history_properties(spec).items()
-        if cdc._by_present_names(spec, properties.get(trait, now)) != now -%}
+        if now not in [properties.get(trait, now), cdc._by_present_names(spec, properties.get(trait, now))] -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ properties[trait]
-            ~ "`, it is now declared as `" ~ now ~ "`. Take the change back and " ~ build_again) -%}
+            ~ "`, it is now declared as `" ~ now ~ "`. Take the change back and " ~ build_again
+            ~ (" Or, if every event keeps its position: alter table " ~ spec.relation ~ " set tblproperties ('cdc.sequence_by' = "
+            ~ cdc._literal(now) ~ ")" if trait == "cdc.sequence_by" else "")) -%}
     {%- endfor -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
@@ -75,11 +77,16 @@
 {%- endmacro %}
 
 
+{#-
+    The type of the positions does not tell whether they compare: those of Maxwell, Debezium and DMS are all lists of numbers, and
+    a later event by another order would stand before all that is known.
+-#}
 {% macro _history_properties(spec) -%}
-    {%- set declared = spec.declaration.track_history_columns if spec.declaration else [] -%}
-    {{ return({
+    {%- set d = spec.declaration -%}
+    {%- set order = {"cdc.sequence_by": (d.sequence_by | join(", ")) or "the order of " ~ d.format} if d else {} -%}
+    {{ return(dict({
         "cdc.keys": spec.key_columns | join(", "),
         "cdc.sequence": spec.types["_seq"],
-        "cdc.tracked": (declared | join(", ")) or "all",
-    }) }}
+        "cdc.tracked": ((d.track_history_columns if d else []) | join(", ")) or "all",
+    }, **order)) }}
 {%- endmacro %}

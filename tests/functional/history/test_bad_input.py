@@ -142,6 +142,103 @@ class TestBadInput:
         assert project.run_sql(commits, fetch="all") == before
 
 
+MOVED = """
+version: 2
+sources:
+  - name: app
+    schema: "{{ target.schema }}"
+    tables:
+      - name: items
+        config: {meta: {cdc: {format: maxwell, keys: [id], arrival: batch}}}
+        columns: [{name: id, data_type: int}, {name: a, data_type: string}]
+      - name: scores
+        config: {meta: {cdc: {format: flagged, keys: [id], operation: op, sequence_by: at}}}
+        columns: [{name: id, data_type: int}, {name: a, data_type: string}]
+"""
+
+
+class TestAnotherOrder:
+    """Positions of one type that do not compare: later events would stand before all others."""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        names = ("items", "scores")
+        return {
+            "sources.yml": MOVED,
+            **{f"stg_{n}.sql": f"{{{{ cdc.events(source('app', '{n}')) }}}}" for n in names},
+            **{f"{n}_final.sql": FINAL.format(read=f"{n}_history") for n in names},
+        }
+
+    @pytest.fixture(scope="class")
+    def snapshots(self) -> dict[str, str]:
+        return histories(items_history="stg_items", scores_history="stg_scores")
+
+    def test_another_order_is_refused(self, project: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])  # deps forgets the adapter
+        schema = project.test_schema
+        project.run_sql(f"create table {schema}.items (value string, batch int) using delta")
+        project.run_sql(
+            f"insert into {schema}.items values ('"
+            '{{"database":"d","table":"t","type":"insert","ts":1600000000,"xid":1,"commit":true,'
+            '"position":"bin.000001:4","data":{{"id":1,"a":"old"}}}}'
+            "', 1)"
+        )
+        project.run_sql(
+            f"create table {schema}.scores (id int, a string, op string, at bigint, nr bigint)"
+            " using delta"
+        )
+        project.run_sql(f"insert into {schema}.scores values (1, 'old', 'I', 1000, 1)")
+        run_dbt(["build"])
+        tables = ("items", "scores")
+        before = [
+            project.run_sql(f"describe history {schema}.{n}_history", fetch="all") for n in tables
+        ]
+        # The same table by another connector, and by another number.
+        text = MOVED.replace("format: maxwell", "format: debezium")
+        write_file(
+            text.replace("sequence_by: at", "sequence_by: nr"),
+            project.project_root,
+            "models",
+            "sources.yml",
+        )
+        project.run_sql(
+            f"insert into {schema}.items values ('"
+            '{{"op":"u","before":{{"id":1,"a":"old"}},"after":{{"id":1,"a":"new"}},"source":'
+            '{{"ts_ms":1700000000000,"file":"bin.000002","pos":4,"row":0}}}}'
+            "', 2)"
+        )
+        project.run_sql(f"insert into {schema}.scores values (1, 'new', 'U', 2000, 2)")
+        results = run_dbt(["build"], expect_pass=False)
+        said = {result.node.name: str(result.message) for result in results}
+        assert (
+            "was built with cdc.sequence_by `the order of maxwell`, it is now declared as"
+            " `the order of debezium`" in said["items_history"]
+        )
+        assert (
+            "was built with cdc.sequence_by `at`, it is now declared as `nr`"
+            in said["scores_history"]
+        )
+        for name, commits in zip(tables, before, strict=True):
+            query = f"describe history {schema}.{name}_history"
+            assert project.run_sql(query, fetch="all") == commits
+
+        # Who knows that the positions are the same says so.
+        project.run_sql(
+            f"alter table {schema}.scores_history"
+            " set tblproperties ('cdc.sequence_by' = 'try_cast(at as bigint)')"
+        )
+        write_file(
+            MOVED.replace("sequence_by: at", "sequence_by: try_cast(at as bigint)"),
+            project.project_root,
+            "models",
+            "sources.yml",
+        )
+        run_dbt(["build", "--select", "+scores_final"])
+        found = project.run_sql(f"select id, a from {schema}.scores_final", fetch="all")
+        assert [tuple(row) for row in found] == [(1, "new")]
+
+
 class TestBatchOrder:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
