@@ -1,10 +1,11 @@
 {#-
     ChangeEvent(changeType, timestamp, columnNames, columnValues, oldKeyNames, oldKeyValues), as typed columns or as JSON
-    text. Columns may be missing or in another order from event to event.
+    text. Columns may be missing or in another order from event to event. Values in JSON are read as VARIANT, which keeps numbers
+    exact where a text field would pass them through a double.
 -#}
 {% macro _decode_change_event(d) -%}
-    {%- set schema = "changeType string, timestamp string, columnNames array<string>, columnValues array<string>, "
-        ~ "oldKeyNames array<string>, oldKeyValues array<string>, _corrupt_record string" -%}
+    {%- set schema = "changeType string, timestamp string, columnNames array<string>, columnValues array<variant>, "
+        ~ "oldKeyNames array<string>, oldKeyValues array<variant>, _corrupt_record string" -%}
     {#- Spark's names ignore case. -#}
     {%- set event = "_message." if d.payload else "" -%}
     {%- set names, values = event ~ "columnnames", event ~ "columnvalues" -%}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from tests.functional.formats.decoding import Decoding, events, reasons
@@ -48,6 +49,12 @@ class TestTraps(Decoding):
             "payload": "value",
             "keys": ["id"],
             "columns": {**COLUMNS, "mail": "string"},
+        },
+        "numbers": {
+            "format": "change_event",
+            "payload": "value",
+            "keys": ["id"],
+            "columns": {"id": "decimal(20,0)", "price": "decimal(20,2)", "doc": "string"},
         },
         "topic": {
             "format": "change_event",
@@ -115,6 +122,12 @@ class TestTraps(Decoding):
             {**change_event("insert", "7", {"id": "3"}), "columnNames": [None]},
             {**change_event("insert", "7", {"id": "3"}), "oldKeyNames": ["id", "id"]},
             change_event("upsert", "7", {"id": "3"}),
+        ],
+        # Numbers as numbers, with more digits than a double has.
+        "numbers": [
+            '{"changeType":"update","timestamp":1,"columnNames":["id","price","doc"],'
+            '"columnValues":[18446744073709551615,12345678901234567.89,{"b":[1],"a":true}],'
+            '"oldKeyNames":["id"],"oldKeyValues":["18446744073709551615"]}',
         ],
         # The raw table has columns of its own by names of the event.
         "topic": f"""
@@ -212,6 +225,18 @@ class TestTraps(Decoding):
             "old key names and values do not pair",
             "unknown operation upsert",
         ]
+
+    def test_numbers_of_change_events_are_exact(self, built: Any) -> None:
+        assert events(built("stg_numbers"), "id", "price", "doc", "_old_id") == [
+            (
+                "U",
+                Decimal(18446744073709551615),
+                Decimal("12345678901234567.89"),
+                '{"a":true,"b":[1]}',
+                None,
+            )
+        ]
+        assert not built("numbers_quarantine")
 
     def test_columns_beside_a_change_event_can_order_it(self, built: Any) -> None:
         rows = built("stg_topic")

@@ -19,7 +19,7 @@ read_events as (
         from (
             select
                 *,
-                from_json(__cdc_payload, 'changeType string, timestamp string, columnNames array<string>, columnValues array<string>, oldKeyNames array<string>, oldKeyValues array<string>, _corrupt_record string', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
+                from_json(__cdc_payload, 'changeType string, timestamp string, columnNames array<string>, columnValues array<variant>, oldKeyNames array<string>, oldKeyValues array<variant>, _corrupt_record string', map('columnNameOfCorruptRecord', '_corrupt_record')) as _message
             from raw_events
         ) as parsed_events)
     ),
