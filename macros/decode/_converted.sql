@@ -256,12 +256,17 @@
 {%- endmacro %}
 
 
-{#- Spark also reads 'now', '12:00' and '2020' as times, cuts fractions off behind the sixth digit and times off a date. -#}
+{#-
+    Spark also reads 'now', '12:00' and '2020' as times, cuts fractions off behind the sixth digit, times off a date, and the zone
+    off a time without one: there only UTC stands for no zone, as Debezium writes it (`time.precision.mode: isostring`).
+-#}
 {% macro _moment_of_text(text, type) -%}
     {%- set whole = "" if type != "date" else " and (length(" ~ text ~ ") <= 10 or try_cast(" ~ text
         ~ " as timestamp_ntz) = cast(try_cast(" ~ text ~ " as date) as timestamp_ntz))" -%}
-    {{ return("case when substr(" ~ text ~ ", 5, 1) = '-' and length(" ~ text ~ ") >= 8 and not (length(" ~ text
-        ~ ") > 26 and " ~ text ~ " rlike '[.][0-9]{6}[0-9]*[1-9]')" ~ whole ~ " then try_cast(" ~ text ~ " as " ~ type
+    {%- set zoneless = "" if type != "timestamp_ntz" else " and not (substr(" ~ text ~ ", 12) rlike '[-+A-Za-z]' and " ~ text
+        ~ " not rlike '(Z|UTC|GMT|[-+]00(:?00)?)$')" -%}
+    {{ return("case when substr(" ~ text ~ ", 5, 1) = '-' and length(" ~ text ~ ") >= 8 and not (locate('.', " ~ text
+        ~ ") between 1 and length(" ~ text ~ ") - 7 and " ~ text ~ " rlike '[.][0-9]{6}[0-9]*[1-9]')" ~ zoneless ~ whole ~ " then try_cast(" ~ text ~ " as " ~ type
         ~ ") end") }}
 {%- endmacro %}
 
