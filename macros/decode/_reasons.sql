@@ -40,6 +40,10 @@
             "case when " ~ row_event ~ " and " ~ cdc._misfit(d, column) ~ " then "
             ~ cdc._misfit_text(d, column, "column ", "cast(" ~ cdc._given(column.name) ~ " as string)") ~ " end") -%}
     {%- endfor -%}
+    {%- for column in d.columns if not d.traits.columns and (column.type == "string" or cdc._decimal_digits(column.type)) -%}
+        {%- do reasons.append("case when " ~ row_event ~ " and " ~ cdc._was_rounded(cdc._given(column.name)) ~ " then "
+            ~ cdc._literal("column " ~ column.name ~ ": its number has more digits than can be read") ~ " end") -%}
+    {%- endfor -%}
     {{ return("nullif(concat_ws('; ', " ~ (reasons | join(", ")) ~ "), '')") }}
 {%- endmacro %}
 
@@ -51,4 +55,15 @@
     {%- endif -%}
     {%- set said = " has no label in mysqlType" if d.encodings.get(column.name) == "labels" else " is not a " ~ column.type -%}
     {{ return("concat(" ~ cdc._literal(what ~ column.name ~ ": ") ~ ", left(" ~ text ~ ", 100), " ~ cdc._literal(said) ~ ")") }}
+{%- endmacro %}
+
+
+{#-
+    Whether a text is that of a double which was read for a number of more digits: VARIANT keeps 38 of them, and none that an
+    exponent follows. The event then has the first digits with others behind them, and not only zeros.
+-#}
+{% macro _was_rounded(text) -%}
+    {%- set digits = "ltrim('0', regexp_replace(" ~ text ~ ", '[-.]|E.*', ''))" -%}
+    {{ return("(length(" ~ text ~ ") between 16 and 25 and " ~ text ~ " rlike '^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$' and length(" ~ digits
+        ~ ") between 14 and 17 and replace(_payload, '.', '') rlike concat(left(" ~ digits ~ ", 13), '[0-9]{4,}[1-9]'))") }}
 {%- endmacro %}

@@ -89,6 +89,11 @@ class TestTraps(Decoding):
             "columns": COLUMNS,
         },
         "v2": {"format": "wal2json_v2", "keys": ["id"], "columns": {**COLUMNS, "doc": "string"}},
+        "digits": {
+            "format": "wal2json_v2",
+            "keys": ["id"],
+            "columns": {"id": "int", "wei": "string", "ratio": "double", "rate": "decimal(38,24)"},
+        },
         "placeholder": {
             "format": "debezium",
             "keys": ["id"],
@@ -170,6 +175,23 @@ class TestTraps(Decoding):
             wal2json_2("C", "1/2"),
             wal2json_2("I", "1/3", {"id": 5}, timestamp=None),
             wal2json_2("I", "1/4", {"id": "five"}),
+        ],
+        # VARIANT reads numbers of more than 38 digits, and those with an exponent, as doubles.
+        "digits": [
+            f'{{"action":"I","lsn":"0/{number}","timestamp":"2020-01-01 00:00:00+00","table":"t",'
+            f'"columns":[{{"name":"id","value":{number}}},{{"name":"{name}","value":{text}}}]}}'
+            for number, (name, text) in enumerate(
+                [
+                    ("wei", str(2**256 - 1)),
+                    ("rate", "0." + "3" * 40),
+                    ("rate", "1.2345678901234567890123E-8"),
+                    ("wei", f'"{2**256 - 1}"'),
+                    ("wei", "12345678901234567890123456789012345678"),
+                    ("rate", "12345678901234.50000000000000000000"),
+                    ("rate", "1.5E-7"),
+                    ("ratio", "0." + "3" * 40),
+                ]
+            )
         ],
         "placeholder": [
             change(
@@ -289,6 +311,24 @@ class TestTraps(Decoding):
             "column id: five is not a int",
             "no sequence; no event time",
             "no value for key column id",
+        ]
+
+    def test_numbers_of_too_many_digits_are_not_rounded(self, built: Any) -> None:
+        assert reasons(built("digits_quarantine")) == [
+            "column rate: its number has more digits than can be read",
+            "column rate: its number has more digits than can be read",
+            "column wei: its number has more digits than can be read",
+        ]
+        found = [
+            next(value for value in row[2:] if value is not None)
+            for row in events(built("stg_digits"), "id", "wei", "rate", "ratio")
+        ]
+        assert found == [
+            str(2**256 - 1),
+            "12345678901234567890123456789012345678",
+            Decimal("12345678901234.5"),
+            Decimal("1.5E-7"),
+            1 / 3,
         ]
 
     def test_a_placeholder_of_ones_own(self, built: Any) -> None:
