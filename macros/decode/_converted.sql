@@ -265,9 +265,10 @@
         ~ " as timestamp_ntz) = cast(try_cast(" ~ text ~ " as date) as timestamp_ntz))" -%}
     {%- set zoneless = "" if type != "timestamp_ntz" else " and not (substr(" ~ text ~ ", 12) rlike '[-+A-Za-z]' and " ~ text
         ~ " not rlike '(Z|UTC|GMT|[-+]00(:?00)?)$')" -%}
-    {{ return("case when substr(" ~ text ~ ", 5, 1) = '-' and length(" ~ text ~ ") >= 8 and not (locate('.', " ~ text
-        ~ ") between 1 and length(" ~ text ~ ") - 7 and " ~ text ~ " rlike '[.][0-9]{6}[0-9]*[1-9]')" ~ zoneless ~ whole ~ " then try_cast(" ~ text ~ " as " ~ type
-        ~ ") end") }}
+    {%- set cut = " and not (locate('.', " ~ text ~ ") between 1 and length(" ~ text ~ ") - 7 and " ~ text
+        ~ " rlike '[.][0-9]{6}[0-9]*[1-9]')" -%}
+    {{ return("case when substr(" ~ text ~ ", 5, 1) = '-' and length(" ~ text ~ ") >= 8" ~ cut ~ zoneless ~ whole
+        ~ " then try_cast(" ~ text ~ " as " ~ type ~ ") end") }}
 {%- endmacro %}
 
 

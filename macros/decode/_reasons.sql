@@ -60,10 +60,13 @@
 
 {#-
     Whether a text is that of a double which was read for a number of more digits: VARIANT keeps 38 of them, and none that an
-    exponent follows. The event then has the first digits with others behind them, and not only zeros.
+    exponent follows. The event then has the first digits with others behind them, and not only zeros. A text with an exponent has
+    its point elsewhere than the event.
 -#}
 {% macro _was_rounded(text) -%}
     {%- set digits = "ltrim('0', regexp_replace(" ~ text ~ ", '[-.]|E.*', ''))" -%}
-    {{ return("(length(" ~ text ~ ") between 16 and 25 and " ~ text ~ " rlike '^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$' and length(" ~ digits
-        ~ ") between 14 and 17 and replace(_payload, '.', '') rlike concat(left(" ~ digits ~ ", 13), '[0-9]{4,}[1-9]'))") }}
+    {%- set of_exponent = "replace(_payload, '.', '') rlike concat(left(" ~ digits ~ ", 13), '[0-9]{4,}[1-9]')" -%}
+    {%- set of_others = "_payload rlike concat(replace(left(" ~ text ~ ", length(" ~ text ~ ") - 3), '.', '[.]'), '[0-9]{4,}[1-9]')" -%}
+    {{ return("(length(" ~ text ~ ") between 16 and 25 and " ~ text ~ " rlike '^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$' and length("
+        ~ digits ~ ") between 14 and 17 and if(contains(" ~ text ~ ", 'E'), " ~ of_exponent ~ ", " ~ of_others ~ "))") }}
 {%- endmacro %}
