@@ -8,9 +8,8 @@
     {%- set relation_name = relation if relation is string else relation.render() -%}
     {%- set found = [] -%}
     {%- for names in model.sources -%}
-        {%- for node in cdc._graph().sources.values() -%}
-            {%- set names_of_relation = [node.relation_name, cdc._fixture_name(node.source_name ~ "__" ~ node.name)] -%}
-            {%- if node.source_name == names[0] and node.name == names[1] and relation_name in names_of_relation -%}
+        {%- for node in cdc._graph().sources.values() if node.name == names[1] and node.source_name == names[0] -%}
+            {%- if relation_name in [node.relation_name, cdc._fixture_name(node.source_name ~ "__" ~ node.name)] -%}
                 {%- do found.append(node) -%}
             {%- endif -%}
         {%- endfor -%}

@@ -34,13 +34,20 @@
 
 {#-
     The model or snapshot of this project that builds a relation. None where none does. By its name: dbt hands in a part of the
-    relation where `--empty` or `--sample` ask for one.
+    relation where `--empty` or `--sample` ask for one. It is nearly always one that the model itself names; looking there first
+    keeps a build of many tables from going through all nodes for each.
 -#}
 {% macro _node_of(relation) -%}
-    {%- for node in cdc._graph().nodes.values() if node.resource_type in ["model", "snapshot", "seed"]
-        and (node.alias == relation.identifier and node.schema == relation.schema
-            or relation.identifier == cdc._fixture_name(node.name)) -%}
-        {{ return(node) }}
+    {%- set nodes = cdc._graph().nodes -%}
+    {%- set fixture = cdc._fixture_name("") -%}
+    {%- set named = [] -%}
+    {%- for id in (model.depends_on.nodes if model else []) if id in nodes -%}{%- do named.append(nodes[id]) -%}{%- endfor -%}
+    {%- for among in [named, nodes.values()] -%}
+        {%- for node in among if node.resource_type in ["model", "snapshot", "seed"]
+            and (node.alias == relation.identifier and node.schema == relation.schema
+                or relation.identifier == fixture ~ node.name) -%}
+            {{ return(node) }}
+        {%- endfor -%}
     {%- endfor -%}
     {{ return(none) }}
 {%- endmacro %}

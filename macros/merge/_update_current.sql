@@ -25,13 +25,13 @@
     {%- if cdc._is_parquet(node) -%}
         {{ return(cdc._update_parquet(node, history)) }}
     {%- endif -%}
-    {%- do cdc._keep_format_properties(node, target) -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
-    {%- set checkpoint = cdc._read_checkpoint(target) -%}
-    {%- set is_own = checkpoint.get("version") is not none and not cdc._writes_since(target, checkpoint.written_at) -%}
-    {%- if is_own and fingerprint is not none and checkpoint.get("fingerprint") == fingerprint -%}
+    {%- if fingerprint is not none and cdc._has_fingerprint(target, fingerprint) and cdc._is_own(target, cdc._read_checkpoint(target)) -%}
         {{ return("nothing new") }}
     {%- endif -%}
+    {%- do cdc._keep_format_properties(node, target) -%}
+    {%- set checkpoint = cdc._read_checkpoint(target) -%}
+    {%- set is_own = cdc._is_own(target, checkpoint) -%}
     {%- set seen = cdc._seen_history(history) -%}
     {%- set position = dict(seen.position, fingerprint=fingerprint) -%}
     {%- set spec = {
@@ -86,6 +86,12 @@
     }) -%}
     {%- do cdc._drop_steps() -%}
     {{ return(outcome) }}
+{%- endmacro %}
+
+
+{#- Whether the rows of a final table are those that its checkpoint tells of: nobody else wrote it. -#}
+{% macro _is_own(target, checkpoint) -%}
+    {{ return(checkpoint.get("version") is not none and not cdc._writes_since(target, checkpoint.written_at)) }}
 {%- endmacro %}
 
 

@@ -9,14 +9,12 @@
     none where there is more to read.
 -#}
 {% macro _update_lives_part(node) -%}
+    {%- if cdc._has_same_input(node) or cdc._is_unaffected(node) -%}
+        {{ return("nothing new") }}
+    {%- endif -%}
     {%- set spec = cdc._lives_spec(node) -%}
     {%- do cdc._keep_format_properties(node, spec.relation) -%}
     {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
-    {%- set fingerprint = cdc._events_fingerprint(node) -%}
-    {%- set is_same = fingerprint is not none and checkpoint.get("fingerprint") == fingerprint -%}
-    {%- if is_same or cdc._is_unaffected(node) -%}
-        {{ return("nothing new") }}
-    {%- endif -%}
     {%- set window = cdc._read_window(spec, checkpoint, node) -%}
     {%- if window.nothing_new -%}
         {{ return("nothing new") }}

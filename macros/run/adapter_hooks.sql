@@ -18,9 +18,8 @@
         {#- Spark keeps no comments before the query. -#}
         {%- set query = modules.re.sub("^(\\s*--[^\\n]*\\n)*", "", model.compiled_code) | trim -%}
         {%- if model.config.materialized == "view" and adapter.view_text(this | string) == query -%}
-            {%- for reader in graph.nodes.values() if reader.depends_on.nodes | list == [model.unique_id] -%}
-                {%- if cdc._has_same_input(reader) -%}{{ return(true) }}{%- endif -%}
-            {%- endfor -%}
+            {%- set readers = adapter.once([invocation_id, "sole readers"] | string, cdc._sole_readers) -%}
+            {%- for reader in readers.get(model.unique_id, []) if cdc._has_same_input(reader) -%}{{ return(true) }}{%- endfor -%}
             {#- Spark casts what a view reads to the types that the view was created with. A reader may have noted later ones. -#}
             {%- set declared = cdc._view_fingerprint(model) -%}
             {{ return(declared is not none and adapter.view_property(this | string, "cdc.declared") == declared) }}
@@ -31,6 +30,16 @@
         {{ return(cdc._has_resolved_all()) }}
     {%- endif -%}
     {{ return(false) }}
+{%- endmacro %}
+
+
+{#- By what it reads, the nodes that read nothing else: looked for once in a run, so that tables do not go through all nodes each. -#}
+{% macro _sole_readers() -%}
+    {%- set readers = {} -%}
+    {%- for node in graph.nodes.values() if node.depends_on.nodes | length == 1 -%}
+        {%- do readers.setdefault(node.depends_on.nodes[0], []).append(node) -%}
+    {%- endfor -%}
+    {{ return(readers) }}
 {%- endmacro %}
 
 

@@ -141,6 +141,15 @@ class CatalogMethods(BaseMethods):
             known[name] = super().get_columns_in_relation(relation)
         return list(known[name])
 
+    def _make_match(
+        self, relations_list: list[BaseRelation], database: str, schema: str, identifier: str
+    ) -> list[BaseRelation]:
+        # dbt compares all parts of all names, for each question of each node: half a second of a
+        # build of 65 tables. Most differ in the last part.
+        wanted = identifier.lower().strip("`")
+        found = [one for one in relations_list if (one.identifier or "").lower() == wanted]
+        return super()._make_match(found, database, schema, identifier)
+
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
         spark = self._spark
         schema = schema_relation.schema or ""
