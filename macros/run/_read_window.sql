@@ -9,66 +9,28 @@
     declared.
 -#}
 {% macro _read_window(spec, checkpoint, node, is_first=false) -%}
-    {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
     {%- set d = none if spec.follows else spec.declaration -%}
+    {%- set position = cdc._input_position(node, d) -%}
     {%- if d -%}
-        {%- do position.update(cdc._bootstrap_position(d)) -%}
         {%- do cdc._refuse_other_bootstrap(spec.relation, spec.node, d, {} if spec.rebuild else checkpoint) -%}
     {%- endif -%}
     {%- if d and d.arrival -%}
-        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
         {%- do cdc._refuse_other_load(spec, d, checkpoint) -%}
         {%- set checkpoint = cdc._own_checkpoint(spec, d, checkpoint, position.raw_id) -%}
     {%- endif -%}
-    {%- set overlap = d.arrival_overlap if d else 0 -%}
-    {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
-    {%- set read_from = last - overlap if last is not none else none -%}
-    {%- set last_part = checkpoint.get("part") -%}
-    {%- set noted = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
-    {%- set raw_version = noted if cdc._is_noted_of(checkpoint, position.get("raw_id")) else none -%}
-    {%- set found = cdc._new_data(spec, read_from, raw_version, last_part) -%}
-    {%- set read_to = found.read_to if found.read_to is not none else last -%}
-    {%- set is_behind = found.read_from is not none and found.read_from < read_from -%}
-    {%- if d and last is not none and not is_behind and (found.read_to is none or found.read_to < last) -%}
-        {%- do cdc._refuse_lost_place(spec, d, last) -%}
-    {%- endif -%}
-    {%- set read_from = found.read_from if is_behind else read_from -%}
-    {%- set amendments = cdc._new_amendments(spec, d, checkpoint, read_from is none) -%}
-    {%- do position.update(amendments.position) -%}
-    {%- set nothing_new = last is not none and read_to is not none and read_to <= last and not is_behind and not amendments.range
-        and (overlap == 0 or found.raw_rows == checkpoint.get("overlapping")) -%}
-    {%- set reads_parts = found.raw_rows is not none and not nothing_new and not is_behind and not amendments.range
-        and (is_first or read_from is not none) -%}
-    {%- set part = cdc._first_part(spec, d, read_from, read_to, found.raw_rows) if reads_parts else none -%}
-    {%- set read_to = part.read_to if part else read_to -%}
-    {%- if part -%}
-        {#- Input fingerprint and raw version say that all was read. -#}
-        {%- set load = local_md5(d | string) if is_first else (last_part or {}).get("load") -%}
-        {%- do position.update({
-            "read_to": read_to, "fingerprint": none, "part": {"raw_version": found.raw_version, "load": load}
-        }) -%}
-    {%- elif read_to is not none -%}
-        {%- do position.update({"read_to": read_to, "raw_version": found.raw_version}) -%}
-    {%- endif -%}
-    {%- if spec.declaration and spec.declaration.on_bad_event == "fail" and not (nothing_new and spec.follows) -%}
-        {#- All of a load is looked at before the first part of it is written. Rows without an arrival are never anything new. -#}
-        {%- do cdc._refuse_bad_events(spec, read_from, read_to if last_part else none) -%}
-    {%- endif -%}
-    {%- if overlap and read_to is not none and not nothing_new -%}
-        {#- How many rows the next run sees again: where it sees more, some came late. -#}
-        {%- do position.update({"overlapping":
-            run_query("select count(*) " ~ cdc._from_new_rows(d, read_to - overlap, read_to)).rows[0][0]}) -%}
-    {%- endif -%}
+    {%- set found = cdc._new_arrivals(spec, d, checkpoint, position.get("raw_id")) -%}
+    {%- set amendments = cdc._new_amendments(spec, d, checkpoint, found.read_from is none) -%}
+    {%- set nothing_new = found.nothing_new and not amendments.range -%}
+    {%- set may_read_part = found.raw_rows is not none and not nothing_new and not found.is_behind and not amendments.range
+        and (is_first or found.read_from is not none) -%}
+    {%- set part = cdc._first_part(spec, d, found.read_from, found.read_to, found.raw_rows) if may_read_part else none -%}
     {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
     {%- set raw_rows = part.raw_rows if part else raw_rows -%}
+    {%- set last_part = checkpoint.get("part") -%}
     {%- set earlier = checkpoint.get("run") if last_part else none -%}
-    {%- if d and d.batch_order -%}
-        {%- do position.update({"batch": checkpoint.get("batch") if nothing_new
-            else cdc._refuse_batches(d, read_from, read_to, none if spec.rebuild else checkpoint.get("batch"))}) -%}
-    {%- endif -%}
-    {{ return({
-        "read_from": read_from,
-        "read_to": read_to,
+    {%- set window = {
+        "read_from": found.read_from,
+        "read_to": part.read_to if part else found.read_to,
         "amended": amendments.range,
         "raw_rows": raw_rows,
         "goes_on": part is not none,
@@ -76,8 +38,75 @@
         "earlier": earlier.counters if earlier and earlier.id == invocation_id else none,
         "few": raw_rows is not none and raw_rows <= cdc._few_rows(),
         "nothing_new": nothing_new,
-        "position": position,
-    }) }}
+    } -%}
+    {%- if spec.declaration and spec.declaration.on_bad_event == "fail" and not (nothing_new and spec.follows) -%}
+        {#- All of a load is looked at before the first part of it is written. Rows without an arrival are never anything new. -#}
+        {%- do cdc._refuse_bad_events(spec, window.read_from, window.read_to if last_part else none) -%}
+    {%- endif -%}
+    {%- set load = local_md5(d | string) if is_first else (last_part or {}).get("load") -%}
+    {%- do position.update(amendments.position) -%}
+    {%- do position.update(cdc._reached_position(spec, d, checkpoint, window, {"raw_version": found.raw_version, "load": load})) -%}
+    {{ return(dict(window, position=position)) }}
+{%- endmacro %}
+
+
+{#- What a checkpoint says of a node's events before they are read: their fingerprints, their snapshot and their raw table. -#}
+{% macro _input_position(node, d) -%}
+    {%- set position = {"fingerprint": cdc._events_fingerprint(node), "declared": cdc._declared_fingerprint(node)} -%}
+    {%- if d -%}{%- do position.update(cdc._bootstrap_position(d)) -%}{%- endif -%}
+    {%- if d and d.arrival -%}
+        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation)}) -%}
+    {%- endif -%}
+    {{ return(position) }}
+{%- endmacro %}
+
+
+{#-
+    What `_new_data` finds since a checkpoint, whether that is nothing new, and whether some of it lies before the place that was
+    read to (`is_behind`).
+-#}
+{% macro _new_arrivals(spec, d, checkpoint, raw_id) -%}
+    {%- set overlap = d.arrival_overlap if d else 0 -%}
+    {%- set last = checkpoint.get("read_to") if (d is none or d.arrival) and not spec.rebuild else none -%}
+    {%- set read_from = last - overlap if last is not none else none -%}
+    {%- set last_part = checkpoint.get("part") -%}
+    {%- set noted = last_part.raw_version if last_part else checkpoint.get("raw_version") -%}
+    {%- set raw_version = noted if cdc._is_noted_of(checkpoint, raw_id) else none -%}
+    {%- set found = cdc._new_data(spec, read_from, raw_version, last_part) -%}
+    {%- set is_behind = found.read_from != read_from -%}
+    {%- if d and last is not none and not is_behind and (found.read_to is none or found.read_to < last) -%}
+        {%- do cdc._refuse_lost_place(spec, d, last) -%}
+    {%- endif -%}
+    {%- set read_to = found.read_to if found.read_to is not none else last -%}
+    {%- set nothing_new = last is not none and read_to <= last and not is_behind
+        and (overlap == 0 or found.raw_rows == checkpoint.get("overlapping")) -%}
+    {{ return(dict(found, read_to=read_to, is_behind=is_behind, nothing_new=nothing_new)) }}
+{%- endmacro %}
+
+
+{#-
+    How far a run reads, for its checkpoint, and what the next run compares with that. Refuses batches out of order.
+      raw   the version of the raw table, and the mark of the load that a part belongs to
+-#}
+{% macro _reached_position(spec, d, checkpoint, window, raw) -%}
+    {%- set position = {} -%}
+    {%- if window.goes_on -%}
+        {#- Input fingerprint and raw version say that all was read. -#}
+        {%- do position.update({"read_to": window.read_to, "fingerprint": none, "part": raw}) -%}
+    {%- elif window.read_to is not none -%}
+        {%- do position.update({"read_to": window.read_to, "raw_version": raw.raw_version}) -%}
+    {%- endif -%}
+    {%- if d and d.arrival_overlap and window.read_to is not none and not window.nothing_new -%}
+        {#- How many rows the next run sees again: where it sees more, some came late. -#}
+        {%- set seen_again = cdc._from_new_rows(d, window.read_to - d.arrival_overlap, window.read_to) -%}
+        {%- do position.update({"overlapping": run_query("select count(*) " ~ seen_again).rows[0][0]}) -%}
+    {%- endif -%}
+    {%- if d and d.batch_order -%}
+        {%- set last = none if spec.rebuild else checkpoint.get("batch") -%}
+        {%- do position.update({"batch": last if window.nothing_new
+            else cdc._refuse_batches(d, window.read_from, window.read_to, last)}) -%}
+    {%- endif -%}
+    {{ return(position) }}
 {%- endmacro %}
 
 
@@ -164,8 +193,7 @@
 {% macro _new_data(spec, read_from, raw_version, is_part=false, looks=3) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
-        {%- set is_asked = read_from is not none and raw_version is not none -%}
-        {%- set appended = cdc._appended(d, read_from, raw_version) if is_asked else none -%}
+        {%- set appended = cdc._appended(d, read_from, raw_version) if none not in [read_from, raw_version] else none -%}
         {%- set is_behind = appended and appended.is_behind(read_from) -%}
         {#- Of a load that goes on in parts the log of later commits tells only what came behind it. -#}
         {%- if appended and not is_behind and not is_part -%}

@@ -131,14 +131,13 @@
     {%- set there = existing is not none and not existing.is_view and not should_full_refresh() -%}
     {%- set checkpoint = cdc._read_checkpoint(this) if there else {} -%}
     {%- set reads_all = [] if "fingerprint" in checkpoint else [true] -%}
-    {%- set position = {"fingerprint": cdc._events_fingerprint(model), "declared": cdc._declared_fingerprint(model)} -%}
     {%- set d = cdc._upstream_declaration(model) -%}
+    {%- set position = cdc._input_position(model, d) -%}
     {%- if d -%}
-        {%- do position.update(cdc._bootstrap_position(d)) -%}
         {%- do cdc._refuse_other_bootstrap(this, model, d, checkpoint) -%}
     {%- endif -%}
     {%- if d and d.arrival -%}
-        {%- do position.update({"arrival": d.arrival, "raw_id": cdc._table_id(d.relation), "raw_version": cdc._raw_version(d)}) -%}
+        {%- do position.update({"raw_version": cdc._raw_version(d)}) -%}
         {%- set own = cdc._own_checkpoint({"relation": this, "rebuild": false}, d, checkpoint, position.raw_id) -%}
         {%- set last = own.get("read_to") -%}
         {%- set is_asked = last is not none and own.get("raw_version") is not none and cdc._is_noted_of(own, position.raw_id) -%}
