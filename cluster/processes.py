@@ -130,19 +130,18 @@ def start(
     return Process(name, started.pid, when)
 
 
-def wait_for(process: Process, port: int, log: Path, seconds: float = START_SECONDS) -> None:
+def wait_for(process: Process, port: int, log: Path) -> None:
     """Waits until a process listens.
 
     Args:
         process: The process.
         port: Where.
         log: File that it prints to.
-        seconds: How long.
 
     Raises:
         Problem: It has ended, or takes too long.
     """
-    end = time.monotonic() + seconds
+    end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if not process.runs:
             raise Problem(f"{process.name} has ended. The end of {log}:\n{end_of(log)}")
@@ -150,7 +149,7 @@ def wait_for(process: Process, port: int, log: Path, seconds: float = START_SECO
             return
         time.sleep(0.1)
     raise Problem(
-        f"{process.name} does not listen on port {port} after {seconds:.0f} s. "
+        f"{process.name} does not listen on port {port} after {START_SECONDS} s. "
         f"The end of {log}:\n{end_of(log)}"
     )
 

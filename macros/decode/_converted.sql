@@ -40,7 +40,7 @@
 
 
 {#- Text to a declared type. -#}
-{% macro _text_value(d, text, type, name=none) -%}
+{% macro _text_value(d, text, type, name) -%}
     {%- set encoding = d.encodings.get(name) -%}
     {%- if type == "string" -%}
         {{ return(cdc._labels(d, text, name) if encoding == "labels" else text) }}

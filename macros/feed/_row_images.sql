@@ -6,7 +6,7 @@
     Delta keeps them in a change feed. Of Iceberg they are all rows of the files that a commit changed, which are looked up here.
       first, last   versions, both included; `last` is none for all there are
 -#}
-{% macro _row_images(relation, first, last=none) -%}
+{% macro _row_images(relation, first, last) -%}
     {{ return(adapter.dispatch("row_images", "cdc")(relation, first, last)) }}
 {%- endmacro %}
 

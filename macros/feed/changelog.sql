@@ -87,7 +87,7 @@
     The changes of a node's table between two commit versions, both included. A commit can hold any number of images of a row:
     deletion vectors and replaced files give them as deletes and inserts. Equal images before and after cancel out.
 -#}
-{% macro _row_changes(node, from_version=0, to_version=none, empty=false) -%}
+{% macro _row_changes(node, from_version, to_version, empty=false) -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set kind = cdc._kind_of(node) -%}
     {%- set is_life = kind == "final" and d and not d.history -%}

@@ -8,7 +8,7 @@
 -#}
 
 {#- The latest version of each touched key, and whether the new events of the key are in order after it. -#}
-{% macro _latest_versions(spec, events, bounds, is_single=false) -%}
+{% macro _latest_versions(spec, events, bounds, is_single) -%}
 with touched_keys as (
     {{ cdc._touched_keys(spec, events, is_single) | indent(4) }}
 )
@@ -99,7 +99,7 @@ where {{ cdc._is_within(bounds, "history") }}
     there: some may have changed their row.
       known   relations of the steps: events, latest (or none), whole (or none: nothing is known)
 -#}
-{% macro _changed_versions(spec, known, has_tombstones, read_from=none, read_to=none) -%}
+{% macro _changed_versions(spec, known, has_tombstones, read_from, read_to) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}
     {%- set times = "_ts, " if spec.time == "_ts" else "" -%}
     {%- set columns = cdc._history_columns(spec) -%}

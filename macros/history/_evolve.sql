@@ -167,7 +167,7 @@
 
 
 {#- The events that a row keeps, their columns without a value by their present names. -#}
-{% macro _kept_events(spec, alias=none) -%}
+{% macro _kept_events(spec, alias) -%}
     {%- set events = (alias ~ "." if alias else "") ~ "_events" -%}
     {%- if not spec.renames -%}
         {{ return(events) }}

@@ -359,8 +359,8 @@ from sole_events
 
 
 {#- The value columns of events as the struct that the fold carries. It is never empty. -#}
-{% macro _values_struct(spec, alias=none) -%}
-    {%- set columns = cdc._column_list(spec.value_columns, alias) -%}
+{% macro _values_struct(spec) -%}
+    {%- set columns = cdc._column_list(spec.value_columns) -%}
     {{ return("struct(" ~ (columns or "true as _cdc_no_values") ~ ")") }}
 {%- endmacro %}
 

@@ -36,7 +36,7 @@ where _op = 'U'
     The rows that a run may change, and whether the new events of their keys are in order after them: those of its keys, those
     that one of its truncates falls into, and the last truncate.
 -#}
-{% macro _known_lives(spec, events, has_truncates, bounds, is_single=false) -%}
+{% macro _known_lives(spec, events, has_truncates, bounds, is_single) -%}
     {%- set columns = cdc._column_list(cdc._life_columns(spec) | reject("equalto", "_events"), "known") ~ ", "
         ~ cdc._kept_events(spec, "known") -%}
     {%- set is_truncate = cdc._is_truncate_row(spec, "known") -%}

@@ -317,7 +317,7 @@
 {%- endmacro %}
 
 
-{% macro _refuse_bad_events(spec, read_from, read_to=none) -%}
+{% macro _refuse_bad_events(spec, read_from, read_to) -%}
     {%- set d = spec.declaration -%}
     {%- set asked -%}
 with {{ cdc._decoded_events(d, d.relation) }}

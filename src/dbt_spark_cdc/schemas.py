@@ -207,11 +207,8 @@ def _leaves(
             yield ".".join(filter(None, part))
 
 
-def read_postgres(environment: Mapping[str, str] | None = None) -> list[TableSchema]:
+def read_postgres() -> list[TableSchema]:
     """Asks a PostgreSQL database for its tables. The connection is that of libpq's variables.
-
-    Args:
-        environment: Variables to look at before connecting; None: those of the process.
 
     Returns:
         The tables by schema and name, without partitions and those of the system.
@@ -228,8 +225,7 @@ def read_postgres(environment: Mapping[str, str] | None = None) -> list[TableSch
             "pip install 'dbt-spark-cdc[postgres]'. "
             "Without it, dump the schema (pg_dump --schema-only) and name the file with --ddl."
         ) from exc
-    given = os.environ if environment is None else environment
-    if not any(given.get(name) for name in POSTGRES_VARIABLES):
+    if not any(os.environ.get(name) for name in POSTGRES_VARIABLES):
         raise Unreadable(
             "--postgres connects as the environment variables of PostgreSQL say, and none of "
             f"{', '.join(POSTGRES_VARIABLES)} is set. Set PGHOST, PGDATABASE, PGUSER and "
