@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from dbt.adapters.sparkcdc.cursor import literal
@@ -150,10 +150,7 @@ def is_alone(table: Any, version: int, maintenance: Collection[str]) -> bool:
 def _publish(spark: Any, table: Any, stage: str, parent: int | None) -> bool:
     """Makes a staged snapshot the current one, if it and the table follow the same snapshot."""
     metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
-    for _ in range(ATTEMPTS):
-        operations = table.operations()
-        base = operations.refresh()
-        staged = _staged(base, stage)
+    for operations, base, staged in _attempts(table, stage):
         if staged is None:
             raise DbtRuntimeError(
                 f"cdc: the table property {STAGING} of {table.name()} was turned off during this"
@@ -173,10 +170,7 @@ def _publish(spark: Any, table: Any, stage: str, parent: int | None) -> bool:
 def _forget(spark: Any, table: Any, stage: str) -> None:
     """Removes a staged snapshot; `expire` removes its files, which belong to no snapshot then."""
     metadata = getattr(spark._jvm, "org.apache.iceberg.TableMetadata")
-    for _ in range(ATTEMPTS):
-        operations = table.operations()
-        base = operations.refresh()
-        staged = _staged(base, stage)
+    for operations, base, staged in _attempts(table, stage):
         if staged is None:
             return
         gone = spark._jvm.java.util.ArrayList()
@@ -185,9 +179,13 @@ def _forget(spark: Any, table: Any, stage: str) -> None:
             return
 
 
-def _staged(base: Any, stage: str) -> Any:
-    """The snapshot that was staged under a name; None where there is none."""
-    return next((s for s in base.snapshots() if s.summary().get(STAGED_AS) == stage), None)
+def _attempts(table: Any, stage: str) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields for each attempt a table's operations, its metadata, the staged snapshot or None."""
+    for _ in range(ATTEMPTS):
+        operations = table.operations()
+        base = operations.refresh()
+        staged = (s for s in base.snapshots() if s.summary().get(STAGED_AS) == stage)
+        yield operations, base, next(staged, None)
 
 
 def _replaced(operations: Any, base: Any, changed: Any) -> bool:
