@@ -104,41 +104,11 @@ where {{ cdc._is_within(bounds, "history") }}
     {%- set times = "_ts, " if spec.time == "_ts" else "" -%}
     {%- set columns = cdc._history_columns(spec) -%}
     {%- set one_partition = cdc._one_partition(known.latest and not known.whole and not spec.splits) -%}
-    {%- set visible = spec.key_columns + spec.value_columns + ["_seq_end", "_cdc_created_at", "_cdc_seq", "dbt_updated_at"] -%}
     {%- set sources = [] -%}
 with
 {%- if known.latest %}
 
-ordered_versions as (
-    select {{ cdc._column_list(columns) }}
-    from {{ known.latest.relation }}
-    where _is_in_order
-),
-
-states as (
-    select
-        *,
-        explode(if(_seq_end is null, array(false), array(false, true))) as _is_end_of_state
-    from ordered_versions
-),
-
-state_events as (
-    select
-        {{ keys }},
-        {{ cdc._values_struct(spec) }} as _values,
-        if(_is_end_of_state, 'E', 'S') as _op,
-        if(_is_end_of_state, _seq_end, _seq) as _seq,
-        {%- if spec.time == "_ts" %}
-        if(_is_end_of_state, dbt_valid_to, dbt_valid_from) as _ts,
-        {%- endif %}
-        _event_id,
-        cast(array() as array<string>) as _unset,
-        false as _is_new,
-        if(_is_end_of_state, null, struct(
-            _cdc_created_at, _cdc_seq, dbt_updated_at, dbt_scd_id, _event_id, _events, {{ cdc._sole_event(spec) }} as _sole_event
-        )) as _state
-    from states
-),
+{{ cdc._state_events(spec, known.latest) }},
 {%- do sources.append("state_events") %}
 {%- endif %}
 {%- if known.whole %}
@@ -206,53 +176,12 @@ new_events as (
 ),
 {%- if known.whole and not spec.rebuild and not spec.follows %}
 
-unfolded_versions as (
-    select
-        *,
-        explode(coalesce(_events, array({{ cdc._sole_event(spec) }}))) as _event
-    from whole_versions
-),
-
-known_events as (
-    select
-        {{ keys }},
-        {{ cdc._remembered_values(spec) }} as _values,
-        _event._op,
-        _event._seq,
-        {{ "_event._ts," if spec.time == "_ts" }}
-        _event._event_id,
-        _event._unset,
-        false as _is_new
-    from unfolded_versions
-    where _event._op <> 'T'
-),
+{{ cdc._remembered_events(spec) }},
 {%- do sources.append("known_events") %}
 {%- endif %}
 {%- if has_tombstones and not (spec.rebuild or spec.follows) %}
 
-known_tombstones as (
-    select
-        {{ cdc._column_list(spec.key_columns, "tombstones") }},
-        new_events._values,
-        tombstones._op,
-        tombstones._seq,
-        {{ "tombstones._ts," if spec.time == "_ts" }}
-        tombstones._event_id,
-        cast(array() as array<string>) as _unset,
-        false as _is_new
-    from {{ spec.tombstones }} as tombstones
-    inner join (
-        select
-            {{ keys }},
-            any_value(_values) as _values
-        from new_events
-        group by {{ keys }}
-    ) as new_events on {{ cdc._same(spec.key_columns, "tombstones", "new_events") }}
-    {%- if known.latest %}
-    left anti join ordered_versions on {{ cdc._same(spec.key_columns, "tombstones", "ordered_versions") }}
-    {%- endif %}
-    where tombstones._op <> 'T'
-),
+{{ cdc._remembered_tombstones(spec, known.latest) }},
 {%- do sources.append("known_tombstones") %}
 {%- endif %}
 
@@ -276,6 +205,112 @@ events as (
 {{ cdc._versions(dict(spec, stateful=known.latest is not none, counted=true)) }},
 
 
+{{ cdc._version_changes(spec, one_partition) }}
+
+select
+    *,
+    {#- What becomes of the current row of the key, for the final table. -#}
+    case
+        when _is_open and _is_visible then 'U'
+        when _was_open and not max(_is_open) over (partition by {{ keys }}) then 'D'
+    end as _current_op,
+    max(_was_open) over (partition by {{ keys }}) as _is_known
+from changes
+{%- endmacro %}
+
+
+{#- The latest versions whose new events are in order, each as the event that made its state, and the one that ended it. -#}
+{% macro _state_events(spec, latest) -%}
+ordered_versions as (
+    select {{ cdc._column_list(cdc._history_columns(spec)) }}
+    from {{ latest.relation }}
+    where _is_in_order
+),
+
+states as (
+    select
+        *,
+        explode(if(_seq_end is null, array(false), array(false, true))) as _is_end_of_state
+    from ordered_versions
+),
+
+state_events as (
+    select
+        {{ cdc._column_list(spec.key_columns) }},
+        {{ cdc._values_struct(spec) }} as _values,
+        if(_is_end_of_state, 'E', 'S') as _op,
+        if(_is_end_of_state, _seq_end, _seq) as _seq,
+        {%- if spec.time == "_ts" %}
+        if(_is_end_of_state, dbt_valid_to, dbt_valid_from) as _ts,
+        {%- endif %}
+        _event_id,
+        cast(array() as array<string>) as _unset,
+        false as _is_new,
+        if(_is_end_of_state, null, struct(
+            _cdc_created_at, _cdc_seq, dbt_updated_at, dbt_scd_id, _event_id, _events, {{ cdc._sole_event(spec) }} as _sole_event
+        )) as _state
+    from states
+)
+{%- endmacro %}
+
+
+{#- The events behind the versions that are read whole. -#}
+{% macro _remembered_events(spec) -%}
+unfolded_versions as (
+    select
+        *,
+        explode(coalesce(_events, array({{ cdc._sole_event(spec) }}))) as _event
+    from whole_versions
+),
+
+known_events as (
+    select
+        {{ cdc._column_list(spec.key_columns) }},
+        {{ cdc._remembered_values(spec) }} as _values,
+        _event._op,
+        _event._seq,
+        {{ "_event._ts," if spec.time == "_ts" }}
+        _event._event_id,
+        _event._unset,
+        false as _is_new
+    from unfolded_versions
+    where _event._op <> 'T'
+)
+{%- endmacro %}
+
+
+{#- The tombstones of the keys that have new events. Keys whose new events are in order need none. -#}
+{% macro _remembered_tombstones(spec, latest) -%}
+known_tombstones as (
+    select
+        {{ cdc._column_list(spec.key_columns, "tombstones") }},
+        new_events._values,
+        tombstones._op,
+        tombstones._seq,
+        {{ "tombstones._ts," if spec.time == "_ts" }}
+        tombstones._event_id,
+        cast(array() as array<string>) as _unset,
+        false as _is_new
+    from {{ spec.tombstones }} as tombstones
+    inner join (
+        select
+            {{ cdc._column_list(spec.key_columns) }},
+            any_value(_values) as _values
+        from new_events
+        group by {{ cdc._column_list(spec.key_columns) }}
+    ) as new_events on {{ cdc._same(spec.key_columns, "tombstones", "new_events") }}
+    {%- if latest %}
+    left anti join ordered_versions on {{ cdc._same(spec.key_columns, "tombstones", "ordered_versions") }}
+    {%- endif %}
+    where tombstones._op <> 'T'
+)
+{%- endmacro %}
+
+
+{#- What becomes of each version: those that were folded now beside those that are known. -#}
+{% macro _version_changes(spec, one_partition) -%}
+    {%- set columns = cdc._history_columns(spec) -%}
+    {%- set visible = spec.key_columns + spec.value_columns + ["_seq_end", "_cdc_created_at", "_cdc_seq", "dbt_updated_at"] -%}
 changes as (
     select {{ one_partition }}
         case
@@ -305,16 +340,6 @@ changes as (
             and {{ cdc._same(spec.key_columns, "versions", "known") }}
     where not (struct({{ cdc._column_list(columns, "versions") }}) <=> struct({{ cdc._column_list(columns, "known") }}))
 )
-
-select
-    *,
-    {#- What becomes of the current row of the key, for the final table. -#}
-    case
-        when _is_open and _is_visible then 'U'
-        when _was_open and not max(_is_open) over (partition by {{ keys }}) then 'D'
-    end as _current_op,
-    max(_was_open) over (partition by {{ keys }}) as _is_known
-from changes
 {%- endmacro %}
 
 
