@@ -10,6 +10,16 @@
     {%- set keys = cdc._column_list(spec.key_columns) -%}
     {%- set is_same = cdc._same(spec.key_columns + ["_seq", "_event_id"], "known_events", "new_events") -%}
     {%- set times = "_ts," if spec.time == "_ts" else "" -%}
+    {%- set columns_of_both -%}
+        {{ cdc._column_list(spec.key_columns, "known") }},
+        {{ cdc._values_of_both(spec) }} as _values,
+        given._op,
+        given._seq,
+        {{ "given._ts," if spec.time == "_ts" }}
+        known._event_id,
+        {{ cdc._unset_of_both(spec) }},
+        given._event_id as _given_event_id
+    {%- endset -%}
 unidentified_events as (
     select
         {{ keys }},
@@ -34,14 +44,7 @@ unmentioned_events as (
 {%- if spec.partial %}
 identical_events as (
     select
-        {{ cdc._column_list(spec.key_columns, "known") }},
-        {{ cdc._values_of_both(spec) }} as _values,
-        given._op,
-        given._seq,
-        {{ "given._ts," if spec.time == "_ts" }}
-        known._event_id,
-        {{ cdc._unset_of_both(spec) }},
-        given._event_id as _given_event_id,
+        {{ columns_of_both }},
         1 as _of_known,
         1 as _of_given
     from known_events as known
@@ -65,14 +68,7 @@ identical_events as (
 {% endif -%}
 candidate_events as (
     select
-        {{ cdc._column_list(spec.key_columns, "known") }},
-        {{ cdc._values_of_both(spec) }} as _values,
-        given._op,
-        given._seq,
-        {{ "given._ts," if spec.time == "_ts" }}
-        known._event_id,
-        {{ cdc._unset_of_both(spec) }},
-        given._event_id as _given_event_id,
+        {{ columns_of_both }},
         row_number() over (
             partition by {{ cdc._column_list(spec.key_columns, "known") }}, known._seq, known._event_id order by given._event_id
         ) as _of_known,
