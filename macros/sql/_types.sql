@@ -1,5 +1,6 @@
 {#-
-    Types as Spark writes them: `struct<a:int,b:array<string>>`.
+    Types as Spark writes them: `struct<a:int,b:array<string>>`. They are read here, although the adapter's `types.parse`
+    could, because plain dbt-spark has no such method.
 
     Name to type of the columns of a table, or of a query.
 -#}
