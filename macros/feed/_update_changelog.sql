@@ -93,7 +93,7 @@
 
 
 {#-
-    The version up to which a first build's changes are complete: the newest one of a table of Delta, whose feed is read later; of
+    The version up to which a first build's changes are complete: the newest one of a Delta table, whose feed is read later; of
     Iceberg the one that was the newest when the body was rendered.
 -#}
 {% macro _shown_to(source) -%}

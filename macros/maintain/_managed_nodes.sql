@@ -21,7 +21,7 @@
 
 
 {#-
-    Their tables of Delta and Iceberg, those of their tombstones, and after them the tables that their events come from: all, or those
+    Their Delta and Iceberg tables, those of their tombstones, and after them the tables that their events come from: all, or those
     of the one model of a name, as far as they are there.
 -#}
 {% macro _managed_tables(name) -%}

@@ -1,7 +1,7 @@
 {#-
     `dbt run-operation cdc_rewind --args '{table: customers_history, run: <run_id>, dry_run: false}'`: brings a history and its
     final tables, or a final table without a history, back to before a run. Later runs are undone with it. Each table is restored
-    in one commit that has the checkpoint of that time, so that the next build reads on from there. A table of Iceberg is rolled
+    in one commit that has the checkpoint of that time, so that the next build reads on from there. An Iceberg table is rolled
     back to the snapshot of that time.
 
     The history goes last: until it is restored it shows the run, and an operation that was interrupted can be repeated.

@@ -173,7 +173,7 @@
     {%- if format != cdc._file_format(node) -%}
         {%- set is_history = node.resource_type == "snapshot" -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ target ~ " is " ~ {"delta": "a Delta table", "iceberg": "a table of Iceberg", "parquet": "no Delta table"}[format]
+            "cdc: " ~ target ~ " is " ~ {"delta": "a Delta table", "iceberg": "an Iceberg table", "parquet": "no Delta table"}[format]
             ~ ", and its " ~ ("snapshot" if is_history else "model") ~ " has `file_format: " ~ cdc._file_format(node)
             ~ "`. Nothing was written. " ~ ("Drop the table, and build it in the new format from the raw events: dbt build --select "
             if is_history else "Build the table in the new format from its history: dbt build --full-refresh --select ") ~ node.name

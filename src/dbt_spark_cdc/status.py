@@ -192,7 +192,7 @@ class Logs:
             node: A node of the manifest.
         """
         if node["config"].get("file_format") == "iceberg":
-            reason = "it is a table of Iceberg, and this reads Delta's logs: query the ledger"
+            reason = "it is an Iceberg table, and this reads Delta's logs: query the ledger"
             return Stored(node, None, None, f"{reason} {self._project.ledger_name} instead")
         folder = self._project.folder(node)
         if folder is None:

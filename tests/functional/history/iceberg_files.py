@@ -1,4 +1,4 @@
-"""Commits to tables of Iceberg as Flink makes them: rows, and deletes by position and by key."""
+"""Commits to Iceberg tables as Flink makes them: rows, and deletes by position and by key."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ class Column:
         """Whether there is a wider type.
 
         Args:
-            in_lake: Whether a table of Iceberg has the column.
+            in_lake: Whether an Iceberg table has the column.
         """
         widest = LAKE_WIDTHS[self.family] if in_lake else len(CHAINS[self.family]) - 1
         return self.width < widest

@@ -1,4 +1,4 @@
-"""Erasure from tables of Iceberg: the same test, and what only their files hold."""
+"""Erasure from Iceberg tables: the same test, and what only their files hold."""
 
 from __future__ import annotations
 

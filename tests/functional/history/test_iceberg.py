@@ -1,4 +1,4 @@
-"""Histories and final tables of Iceberg: the same rules, and what people do to such tables."""
+"""Histories and final tables in Iceberg: the same rules, and what people do to such tables."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ MORE_ACTS = [
 
 
 class Lake:
-    """A project of a few tables of Iceberg, and what its rows have to be."""
+    """A project of a few Iceberg tables, and what its rows have to be."""
 
     def __init__(self, project: Any, spark: Any) -> None:
         self.project, self.spark = project, spark
@@ -372,7 +372,7 @@ class TestWhatPeopleDo:
 
     @pytest.mark.soak
     def test_amendments(self, lake: Lake) -> None:
-        """They are events in a table of Delta, which staging joins whatever the format is."""
+        """They are events in a Delta table, which staging joins whatever the format is."""
         lake.arrive((1, "U", 21, "x"), (5, "U", 25, "x"), (7, "U", 27, "y"))
         lake.build()
         for change in ({"set": {"size": "size + 100"}}, {"delete": True}):
@@ -401,7 +401,7 @@ class TestWhatPeopleDo:
             "snapshots.yml",
         )
         messages = lake.build("--no-partial-parse", "--select", "items_history", fails=True)
-        assert "holds its versions as a table of Iceberg" in messages["items_history"]
+        assert "holds its versions as an Iceberg table" in messages["items_history"]
         write_file(ITEM_SNAPSHOT.format(more=""), root, "snapshots", "snapshots.yml")
         lake.build("--no-partial-parse")
         lake.check()

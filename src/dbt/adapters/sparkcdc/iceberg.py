@@ -1,4 +1,4 @@
-"""Tables of Iceberg: their catalog, their types, their commits and their size."""
+"""Iceberg tables: their catalog, their types, their commits and their size."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def catalog_settings(name: str, warehouse: str, parameters: Mapping[str, str]) -
 
 
 def type_in_table(kind: str) -> str:
-    """Returns the type that a column of a declared type has in a table of Iceberg.
+    """Returns the type that a column of a declared type has in an Iceberg table.
 
     Args:
         kind: The declared type, as SQL writes it.

@@ -1,4 +1,4 @@
-"""What an erasure does with tables of Iceberg: files that hold deleted rows, and their metadata.
+"""What an erasure does with Iceberg tables: files that hold deleted rows, and their metadata.
 
 A row that is deleted stays in data files beside which its deletion is noted, and in the files of
 older snapshots. Manifests keep bounds of each column, for files that are gone as well, and former
@@ -57,7 +57,7 @@ def problems(spark: Any, name: str) -> list[str]:
     """
     table = iceberg.load(spark, name)
     if table is None:
-        return [f"{name} is no table of Iceberg."]
+        return [f"{name} is no Iceberg table."]
     found = []
     elsewhere = [place for place in _places(table) if local_folder(_uri(place)) is None]
     if elsewhere:

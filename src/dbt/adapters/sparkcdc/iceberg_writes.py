@@ -1,4 +1,4 @@
-"""Commits to tables of Iceberg that nobody else came before, and their maintenance."""
+"""Commits to Iceberg tables that nobody else came before, and their maintenance."""
 
 from __future__ import annotations
 

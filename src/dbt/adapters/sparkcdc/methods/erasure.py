@@ -44,7 +44,7 @@ class ErasureMethods(TableMethods):
 
     @available.parse_none
     def erase_iceberg_rows(self, table: str, sql: str | None, checkpoint: str) -> int:
-        """Deletes rows of a table of Iceberg, and rewrites all files that hold deleted rows.
+        """Deletes rows of an Iceberg table, and rewrites all files that hold deleted rows.
 
         Args:
             table: Its name in SQL.

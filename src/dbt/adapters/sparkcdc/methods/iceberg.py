@@ -1,4 +1,4 @@
-"""What macros ask and do of tables of Iceberg alone."""
+"""What macros ask and do of Iceberg tables alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class IcebergMethods(TableMethods):
 
     @available.parse_none
     def commit_checkpoint(self, table: str, checkpoint: str, version: int | None) -> bool:
-        """Writes a checkpoint to a table of Iceberg: see `iceberg_writes.commit_checkpoint`."""
+        """Writes a checkpoint to an Iceberg table: see `iceberg_writes.commit_checkpoint`."""
         return iceberg_writes.commit_checkpoint(self._spark, table, checkpoint, version)
 
     @available.parse_none
@@ -42,7 +42,7 @@ class IcebergMethods(TableMethods):
 
     @available.parse_none
     def iceberg_images(self, table: str, first: int, last: int | None) -> list[dict[str, Any]]:
-        """Shows what commits of a table of Iceberg changed, for the node that runs.
+        """Shows what commits of an Iceberg table changed, for the node that runs.
 
         Args:
             table: Its name in SQL.

@@ -22,7 +22,7 @@ from dbt.adapters.sparkcdc.places import Place, place_of
 
 
 class TableMethods(CatalogMethods):
-    """Tables of Delta and Iceberg, read without a Spark job where their logs are at hand."""
+    """Delta and Iceberg tables, read without a Spark job where their logs are at hand."""
 
     @available.parse_none
     def is_iceberg(self, table: str) -> bool:

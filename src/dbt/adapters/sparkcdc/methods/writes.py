@@ -55,7 +55,7 @@ class WriteMethods(TableMethods):
 
         Delta refuses a second transaction of the same application and number, and skips a later
         one: with the table's version as the number, of two writers that read the same version one
-        writes. For tables of Iceberg see `iceberg_writes.write_alone`.
+        writes. For Iceberg tables see `iceberg_writes.write_alone`.
 
         Args:
             table: Its name in SQL.
@@ -107,7 +107,7 @@ class WriteMethods(TableMethods):
         interpreted: bool,
         maintenance: list[str],
     ) -> bool:
-        """What `write_changes` does with a table of Iceberg."""
+        """What `write_changes` does with an Iceberg table."""
 
         def write() -> None:
             with self._running(sql, self._settings_of(interpreted)):

@@ -1,4 +1,4 @@
-{# Tables of Iceberg are in a catalog of their own, `iceberg_catalog` of the profile: it stands before their schema. #}
+{# Iceberg tables are in a catalog of their own, `iceberg_catalog` of the profile: it stands before their schema. #}
 {% macro sparkcdc__generate_schema_name(custom_schema_name, node) -%}
   {%- set schema = default__generate_schema_name(custom_schema_name, node) | trim -%}
   {%- set catalog = target.get('iceberg_catalog') -%}
