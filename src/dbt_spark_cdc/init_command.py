@@ -110,7 +110,7 @@ def _asked(answers: Answers) -> NewProject:
             return making.plan(answers)
         except BadAnswers as exc:
             asked = [problem for problem in exc.problems if problem.table]
-            if len(asked) < len(exc.problems) or any(_is_told(answers, p) for p in asked):
+            if len(asked) < len(exc.problems) or any(_is_given(answers, p) for p in asked):
                 raise
             for problem in asked:
                 click.echo(problem.text)
@@ -122,7 +122,7 @@ def _asked(answers: Answers) -> NewProject:
                     answers = replace(answers, sequence_by=(*answers.sequence_by, given))
 
 
-def _is_told(answers: Answers, problem: Problem) -> bool:
+def _is_given(answers: Answers, problem: Problem) -> bool:
     """Whether the option was given for the table, or for all tables."""
     texts = answers.keys if problem.option == "--key" else answers.sequence_by
     return any(of_table(text)[0] in ("", problem.table) for text in texts)

@@ -418,12 +418,19 @@ def _readme(shape: Shape, tables: Sequence[NewTable]) -> str:
     )
     fed = (
         f"Put change files into `{LANDING}/<table>/`, or set `CDC_LANDING` to a folder that has a\n"
-        "folder for each table. New events come in new files; a landed file is never changed.\n"
-        "Every build reads all files. If that takes too long, land them in a raw table, of which\n"
-        "a build reads only what is new: docs/landing.md of dbt-spark-cdc.\n"
+        "folder for each table. New events come in new files; do not change a file.\n"
         if any(table.folder for table in tables)
         else "The events are in tables that something else writes: `models/sources/` names them.\n"
     )
+    if any(table.is_landed for table in tables):
+        fed += "The landing model loads each file into a raw table once.\n"
+    if in_files := [table.config.table for table in tables if table.files]:
+        which = ", ".join(f"`{name}`" for name in in_files)
+        fed += (
+            f"Every build reads all files of {which}. If that takes too long, load them into a raw\n"
+            "table with an `arrival`, so that a build reads only new rows: see docs/declaration.md of\n"
+            "dbt-spark-cdc.\n"
+        )
     return f"""\
 # {shape.name}
 
