@@ -427,9 +427,9 @@ def _readme(shape: Shape, tables: Sequence[NewTable]) -> str:
     if in_files := [table.config.table for table in tables if table.files]:
         which = ", ".join(f"`{name}`" for name in in_files)
         fed += (
-            f"Every build reads all files of {which}. If that takes too long, load them into a raw\n"
-            "table with an `arrival`, so that a build reads only new rows: see docs/declaration.md of\n"
-            "dbt-spark-cdc.\n"
+            f"Every build reads all files of {which}. If that takes too long, load them into a\n"
+            "raw table with an `arrival`, so that a build reads only new rows: see\n"
+            "docs/declaration.md of dbt-spark-cdc.\n"
         )
     return f"""\
 # {shape.name}
