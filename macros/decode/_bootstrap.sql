@@ -154,7 +154,7 @@ snapshot_events as (
 {%- endmacro %}
 
 
-{#- What a checkpoint says of the snapshot: which copy it is, where that can be told, and as what it was declared. -#}
+{#- What a checkpoint says of the snapshot: which copy it is, if this is known, and as what it was declared. -#}
 {% macro _bootstrap_position(d) -%}
     {%- set copy = cdc._bootstrap_of(d, d.relation) -%}
     {{ return({"bootstrap": [cdc._table_id(copy | string), cdc._bootstrap_mark(d)]} if copy else {}) }}

@@ -122,7 +122,7 @@
 {% macro _refuse_lost_position(node, above, source, checkpoint) -%}
     {%- set rebuild = " Nothing was written. Build " ~ node.name ~ " again: dbt build --full-refresh --select " ~ node.name -%}
     {%- if checkpoint.get("version") is none -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has lost its checkpoint, so that nobody knows which changes of "
+        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has lost its checkpoint, so it is unknown which changes of "
             ~ above.name ~ " it has: it was restored, truncated or built by another body." ~ rebuild) -%}
     {%- elif checkpoint.version > cdc._table_version(source)
         or cdc._is_other_commit(checkpoint.commit, cdc._commit_id(source, checkpoint.version)) -%}

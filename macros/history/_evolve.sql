@@ -37,7 +37,7 @@
             {%- do renamed.update({present: name}) -%}
         {%- else -%}
             {%- do problems.append("column `" ~ name ~ "` is now declared as " ~ type ~ ", and the table has `" ~ present ~ "` as "
-                ~ known[present] ~ ". Take the change back, or use `type: sparkcdc`, which widens types, adds fields and renames columns"
+                ~ known[present] ~ ". Undo the change, or use `type: sparkcdc`, which widens types, adds fields and renames columns"
                 ~ " that events keep.") -%}
         {%- endif -%}
     {%- endfor -%}

@@ -6,19 +6,19 @@
 {% macro _refuse_drift(node, spec, properties, types) -%}
     {%- set problems = cdc._mask_drift(spec, properties, types) -%}
     {#- `dbt retry` does not build a staging model again that was built of the other declaration. -#}
-    {%- set build_again = "build the staging model again, too: dbt build --select +" ~ node.name ~ ". Or drop the table and its"
+    {%- set build_again = "build the staging model again as well: dbt build --select +" ~ node.name ~ ". Or drop the table and its"
         ~ " final table and build them again from the raw events." -%}
     {%- set had_time = cdc._keeps_time(types) -%}
     {%- if had_time != ("_ts" in spec.types) -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built " ~ ("with" if had_time else "without") ~ " an event time, and its events have "
-            ~ ("none" if had_time else "one") ~ " now. Take the change of `event_time` back and " ~ build_again) -%}
+            ~ ("none" if had_time else "one") ~ " now. Undo the change of `event_time` and " ~ build_again) -%}
     {%- endif -%}
     {%- for trait, now in cdc._history_properties(spec).items()
         if now not in [properties.get(trait, now), cdc._by_present_names(spec, properties.get(trait, now))] -%}
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ properties[trait]
-            ~ "`, it is now declared as `" ~ now ~ "`. Take the change back and " ~ build_again
+            ~ "`, it is now declared as `" ~ now ~ "`. Undo the change and " ~ build_again
             ~ (" Or, if every event keeps its position: alter table " ~ spec.relation ~ " set tblproperties ('cdc.sequence_by' = "
             ~ cdc._literal(now) ~ ")" if trait == "cdc.sequence_by" else "")) -%}
     {%- endfor -%}
@@ -39,7 +39,7 @@
     {%- if ("_cdc_deleted_at" in types) != reads_events -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ node.schema ~ "." ~ node.alias ~ " was built from " ~ ("a history" if reads_events else "events") ~ " and reads "
-            ~ ("events" if reads_events else "a history") ~ " now. Nothing was written. Take the change of `history` back, or build the"
+            ~ ("events" if reads_events else "a history") ~ " now. Nothing was written. Undo the change of `history`, or build the"
             ~ " table: dbt build --full-refresh --select " ~ node.name
         ) -%}
     {%- endif -%}

@@ -11,7 +11,7 @@
     {%- set now = cdc._masks(spec) -%}
     {%- set declared = spec.declaration.columns + spec.declaration.withheld if spec.declaration else [] -%}
     {%- set problems = [] -%}
-    {%- set build_again = "Take the change back, or drop the table" ~ (", the resolver's table" if spec.follows)
+    {%- set build_again = "Undo the change, or drop the table" ~ (", the resolver's table" if spec.follows)
         ~ " and its final table and build them again from the raw events." -%}
     {%- set name_of_table = spec.node.schema ~ "." ~ spec.node.alias -%}
     {%- for column in declared | map(attribute="name") -%}

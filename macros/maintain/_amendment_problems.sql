@@ -1,19 +1,19 @@
-{#- Everything that is wrong with the arguments, as far as no row has to be read to tell. -#}
+{#- Everything that is wrong with the arguments and can be found without reading rows. -#}
 {% macro _amendment_problems(subject, where, delete, set, reason, everything, dry_run) -%}
     {%- set d = subject.declaration -%}
     {%- set problems = [] -%}
     {%- if d.keyless -%}
-        {%- do problems.append(d.table ~ " declares no keys: nothing tells which row of it an event is about. Correct the raw events,"
+        {%- do problems.append(d.table ~ " declares no keys, so an event cannot name one of its rows. Correct the raw events,"
             ~ " and build everything again (dbt build --full-refresh).") -%}
     {%- elif d.key_changes -%}
-        {%- do problems.append(d.table ~ " declares `key_changes`: which row has a key, only the resolver tells, of the events of"
-            ~ " the source. Add events to the raw table instead.") -%}
+        {%- do problems.append(d.table ~ " declares `key_changes`: only the resolver knows which row has a key, and it reads the events"
+            ~ " of the source. Add events to the raw table instead.") -%}
     {%- endif -%}
     {%- if subject.shown_by -%}
         {%- set others = subject.tables | selectattr("role", "equalto", "final") | map(attribute="name") | sort -%}
         {%- do problems.append((subject.shown_by | sort | join(" and "))
             ~ (" is a view, and " if subject.shown_by | length == 1 else " are views, and ") ~ d.table
-            ~ " is declared with `history: false`: no table holds the rows that are to be amended. "
+            ~ " is declared with `history: false`: no table holds the rows to amend. "
             ~ ("Name " ~ (others | join(" or ")) ~ ", which is a table of the same events." if others
             else "Make it a table (`materialized='incremental'`) and build it: dbt build --select +" ~ (subject.shown_by | first)
             ~ ". Or declare a history, and have the view read that.")) -%}
@@ -22,7 +22,7 @@
         {%- do problems.append(subject.named.name ~ " has not been built. Build it first: dbt build --select "
             ~ ("+" ~ subject.named.name if subject.named.node else "source:" ~ subject.named.name ~ "+")) -%}
     {%- elif subject.bases | length > 1 -%}
-        {%- do problems.append("several tables are made of " ~ d.table ~ ". Name the one whose rows are meant: "
+        {%- do problems.append("several tables are built from " ~ d.table ~ ". Name the one whose rows to amend: "
             ~ (subject.bases | map(attribute="name") | sort | join(", ")) ~ ".") -%}
     {%- endif -%}
     {%- if where is none or where is not string or not where.strip() -%}
@@ -37,9 +37,9 @@
         {%- do problems.append("`reason` is not text. Write a string.") -%}
     {%- endif -%}
     {%- if delete is sameas true and set is not none -%}
-        {%- do problems.append("`delete` and `set` both say what becomes of the rows. Give one of them.") -%}
+        {%- do problems.append("`delete` and `set` cannot be combined. Remove one of them.") -%}
     {%- elif set is none and delete is not sameas true -%}
-        {%- do problems.append("nothing says what becomes of the rows. Give `delete: true`, or `set` with columns and expressions.") -%}
+        {%- do problems.append("neither `delete` nor `set`. Add `delete: true`, or `set` with columns and expressions.") -%}
     {%- elif set is not none and (set is not mapping or not set) -%}
         {%- do problems.append("`set` names no columns. Write `set: {<column>: \"<SQL expression>\"}`.") -%}
     {%- elif set is not none -%}
@@ -61,7 +61,7 @@
             {%- do problems.append(at ~ "is not a column that " ~ d.table ~ " declares. These are: "
                 ~ (d.columns | map(attribute="name") | reject("in", d.key_columns) | join(", ")) ~ ".") -%}
         {%- elif column.name in d.key_columns -%}
-            {%- do problems.append(at ~ "is a key column, and a row with another key is another row. Change the key in the source.") -%}
+            {%- do problems.append(at ~ "is a key column, which an amendment cannot change. Change the key in the source.") -%}
         {%- elif column.mask -%}
             {%- do problems.append(at ~ "is masked: the tables hold hashes of its values. Change it in the source.") -%}
         {%- elif modules.re.search("struct<|map<|variant", column.type | lower) -%}
@@ -69,7 +69,7 @@
                 ~ ". Only columns without fields can be set: change it in the source.") -%}
         {%- endif -%}
         {%- if column and column.name in seen -%}
-            {%- do problems.append(at ~ "is there twice; names ignore case.") -%}
+            {%- do problems.append(at ~ "is listed twice; names are not case-sensitive.") -%}
         {%- endif -%}
         {%- do seen.append(column.name if column else name) -%}
         {%- if expression is none or expression is mapping or (expression is string and not expression.strip()) -%}
@@ -81,7 +81,7 @@
 {%- endmacro %}
 
 
-{#- What is wrong with the condition and the expressions, as Spark tells, and whether the condition holds for all rows. -#}
+{#- What Spark finds wrong with the condition and the expressions, and whether the condition holds for all rows. -#}
 {% macro _amended_row_problems(subject, amended, where, everything) -%}
     {%- set d = subject.declaration -%}
     {%- set problems = [] -%}
@@ -118,7 +118,7 @@
             ~ cdc._meeting(where) ~ ")").rows[0] -%}
         {%- if counts[0] and counts[0] == counts[1] -%}
             {%- do problems.append("`where` holds for all " ~ counts[0] ~ " rows of " ~ subject.named.name
-                ~ ". If that is meant, add `everything: true`.") -%}
+                ~ ". To amend all of them, add `everything: true`.") -%}
         {%- endif -%}
     {%- endif -%}
     {{ return(problems) }}
@@ -134,7 +134,7 @@
             {%- set given = amended.set | selectattr("name", "equalto", row[0]) | first -%}
             {%- do problems.append("`set`: `" ~ row[0] ~ "` (" ~ given.expression ~ ") gives a " ~ given.given_type
                 ~ " that does not fit " ~ given.type ~ " in " ~ row[1] ~ (" row" if row[1] == 1 else " rows")
-                ~ ". Nothing is rounded or cut: write an expression whose value fits, such as `cast(.. as " ~ given.type ~ ")`.") -%}
+                ~ ". Nothing is rounded or truncated: write an expression whose value fits, such as `cast(.. as " ~ given.type ~ ")`.") -%}
         {%- endfor -%}
     {%- endif -%}
     {{ return(problems) }}

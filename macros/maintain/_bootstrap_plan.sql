@@ -62,7 +62,7 @@
         {%- elif not former and column in d.columns -%}
             {%- do plan.problems.append(at ~ ": the snapshot has no " ~ ("key " if column.name in d.key_columns) ~ "column `"
                 ~ column.name
-                ~ "`; it has " ~ (types.keys() | join(", ")) ~ ". Say under `columns` what it is made of"
+                ~ "`; it has " ~ (types.keys() | join(", ")) ~ ". Declare under `columns` how to compute it"
                 ~ (", such as `" ~ column.name ~ ": cast(null as " ~ column.type ~ ")` where the snapshot lacks it."
                 if column.name not in d.key_columns else ".")) -%}
         {%- endif -%}

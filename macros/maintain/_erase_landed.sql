@@ -18,15 +18,15 @@
         ~ " it lands what is left. Then build everything again (dbt build --full-refresh) and vacuum the tables." -%}
     {%- if landing is none -%}
         {{ return(d.table ~ " is landed, and no model of this project has the configuration `raw_table: " ~ d.relation
-            ~ "` and a `landing_folder`: its events come from files that nothing tells the place of, or from topics, which hold the"
-            ~ " person, too." ~ by_hand) }}
+            ~ "` and a `landing_folder`: its events come from files in an unknown folder, or from topics, which hold the"
+            ~ " person's data, too." ~ by_hand) }}
     {%- endif -%}
     {%- set problem = adapter.landing_problem(landing.folder) -%}
     {%- if problem is not none -%}
         {{ return(d.table ~ " is landed from files that cannot be written again: " ~ problem ~ ". Correct that, or do it by hand:"
             ~ by_hand) }}
     {%- elif not landed_files -%}
-        {{ return(d.table ~ " is landed from files in " ~ landing.folder ~ ", which hold the person, too. Add"
+        {{ return(d.table ~ " is landed from files in " ~ landing.folder ~ ", which hold the person's data, too. Add"
             ~ " `landed_files: true`: the person's lines are removed from the files as well.") }}
     {%- endif -%}
     {{ return(none) }}

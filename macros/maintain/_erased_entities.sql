@@ -112,8 +112,8 @@ left join key_marks on given.key_hash = key_marks.__cdc_key_hash
     {%- set problems = [] -%}
     {%- for row in run_query("select place, count(*) from " ~ given.relation
         ~ " group by place having count(*) > 1 order by place").rows -%}
-        {%- do problems.append("key " ~ row[0] ~ " of `keys` has belonged to " ~ row[1] ~ " rows of the source. Say by `where`"
-            ~ " which of them is meant: a condition on the final table finds the row that has the key now, one on the history every"
+        {%- do problems.append("key " ~ row[0] ~ " of `keys` has belonged to " ~ row[1] ~ " rows of the source. Use `where`"
+            ~ " instead: a condition on the final table finds the row that has the key now, a condition on the history every"
             ~ " row that ever had it.") -%}
     {%- endfor -%}
     {%- do cdc._refuse_operation("cdc_erase", d.table, problems) -%}
@@ -134,7 +134,7 @@ where _reason is null
     {%- set unread = run_query(asked).rows[0][0] -%}
     {%- if unread -%}
         {%- do cdc._refuse_operation("cdc_erase", d.table, [subject.resolver ~ " has not read " ~ unread ~ " events of " ~ d.table
-            ~ ", so that nothing tells whether they are of the same row. Build it first: dbt build --select +"
+            ~ ", which may belong to the same row. Build it first: dbt build --select +"
             ~ subject.resolver_name ~ "+"]) -%}
     {%- endif -%}
 {%- endmacro %}
@@ -153,7 +153,7 @@ where takers._ended_entity_id is not null
     {%- set takers = run_query(asked).rows[0][0] -%}
     {%- if takers -%}
         {%- do cdc._refuse_operation("cdc_erase", d.table, [takers ~ (" row" if takers == 1 else " rows")
-            ~ " to be erased ended another row by taking its key: no other event tells that it ended, and it would come back. Wait for the event that ended it, or erase that row as"
+            ~ " to be erased ended another row by taking its key. No other event ends that row, and it would come back. Wait for the event that ended it, or erase that row as"
             ~ " well (`_ended_entity_id` in " ~ resolver ~ " names it)."]) -%}
     {%- endif -%}
 {%- endmacro %}
@@ -196,8 +196,8 @@ where __cdc_is_erased or __cdc_is_named
     {%- if mixed -%}
         {%- set events = " event stands" if mixed == 1 else " events stand" -%}
         {%- do cdc._refuse_operation("cdc_erase", d.table, [mixed ~ events ~ " at a position of a key that both a row to be"
-            ~ " erased and another one have: no list could tell whose it is. Erase the other row as well; `cdc explain` shows"
-            ~ " the rows of a key."]) -%}
+            ~ " erased and another row have, and a position cannot distinguish them. Erase the other row as well; `cdc explain`"
+            ~ " shows the rows of a key."]) -%}
     {%- endif -%}
 {%- endmacro %}
 

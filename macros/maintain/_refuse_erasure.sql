@@ -3,24 +3,24 @@
     {%- set d = subject.declaration -%}
     {%- set problems = [] -%}
     {%- if where is not none and keys is not none -%}
-        {%- do problems.append("`where` and `keys` both say what is to be erased. Give one of them.") -%}
+        {%- do problems.append("`where` and `keys` cannot be combined. Remove one of them.") -%}
     {%- endif -%}
     {%- if d.key_changes and subject.resolver is none -%}
-        {%- do problems.append("the resolver's table of " ~ d.table ~ ", which tells the keys that a row had, has not been built. Build it"
+        {%- do problems.append("the resolver's table of " ~ d.table ~ ", which records the keys that a row had, has not been built. Build it"
             ~ " first: dbt build" ~ (" --select +" ~ subject.resolver_name if subject.resolver_name)) -%}
     {%- elif d.key_changes and subject.resolvers > 1 -%}
-        {%- do problems.append(d.table ~ " has " ~ subject.resolvers ~ " resolver's tables. Keep one of them: it tells the keys that a row"
-            ~ " had.") -%}
+        {%- do problems.append(d.table ~ " has " ~ subject.resolvers ~ " tables of resolvers. Keep one of them: it records the keys that a"
+            ~ " row had.") -%}
     {%- elif d.landed and cdc._landing_problem(d, landed_files) is not none -%}
         {%- do problems.append(cdc._landing_problem(d, landed_files)) -%}
     {%- elif not adapter.has_local_log(d.relation) -%}
         {%- do problems.append(d.relation
-            ~ " is not a Delta table on a disk of this machine, so that neither its rows nor its files can be"
-            ~ " removed here. Erase the person there first, by the means of that table, and name a raw table in Delta.") -%}
+            ~ " is not a Delta table on a disk of this machine, so neither its rows nor its files can be"
+            ~ " removed here. Erase the person there first, by the means of that table, and declare a raw table in Delta.") -%}
     {%- endif -%}
     {%- if d.bootstrap and d.keyless -%}
         {%- do problems.append(d.table
-            ~ " starts from a snapshot and declares no keys: nothing tells which row of the snapshot a row is. Delete the person's"
+            ~ " starts from a snapshot and declares no keys, so the person's rows cannot be found in the snapshot. Delete the person's"
             ~ " rows from " ~ cdc._bootstrap_relation(d) ~ " and from the raw table, build everything again (dbt build --full-refresh),"
             ~ " and vacuum the tables.") -%}
     {%- endif -%}
@@ -126,7 +126,7 @@
     {%- set counts = run_query("select count(*), count_if(" ~ where ~ "\n) from " ~ rows).rows[0] -%}
     {%- if counts[0] and counts[0] == counts[1] and not everything -%}
         {{ return(["`where` holds for all " ~ counts[0] ~ " rows of " ~ subject.named.name
-            ~ ". If that is meant, add `everything: true`."]) }}
+            ~ ". To erase all of them, add `everything: true`."]) }}
     {%- endif -%}
     {{ return([]) }}
 {%- endmacro %}

@@ -26,14 +26,14 @@
             ~ " from which on events count.") -%}
     {%- elif by is none -%}
         {%- do problems.append(d.table
-            ~ " has no event time, and its position has several parts: nothing tells the new row's events from"
-            ~ " those of the erased one. Declare `event_time`.") -%}
+            ~ " has no event time, and its position has several parts, so the new row's events cannot be distinguished"
+            ~ " from those of the erased one. Declare `event_time`.") -%}
     {%- else -%}
         {%- set type = "timestamp" if by == "_ts" else cdc._position_type(subject) -%}
         {%- if not run_query("select try_cast(" ~ cdc._literal(since) ~ " as " ~ type ~ ") is not null").rows[0][0] -%}
             {%- do problems.append("`since: " ~ since ~ "` is " ~ (
                 "not a time. Write a timestamp, such as 2026-01-31 08:00:00." if by == "_ts"
-                else "no position: those of " ~ d.table ~ " are of type " ~ type ~ ".")) -%}
+                else "not a position: those of " ~ d.table ~ " are of type " ~ type ~ ".")) -%}
         {%- endif -%}
     {%- endif -%}
     {%- do cdc._refuse_operation("cdc_allow_return", table, problems) -%}

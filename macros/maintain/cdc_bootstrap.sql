@@ -28,7 +28,7 @@
                 ~ " (declared as " ~ taken.declared ~ "), and the declaration now says " ~ cdc._bootstrap_mark(d)
                 ~ ". Declare the former"
                 ~ " position; or, to start from another snapshot, drop " ~ cdc._bootstrap_relation(d)
-                ~ " and what was built of it.") -%}
+                ~ " and the tables that were built from it.") -%}
         {%- endif -%}
     {%- endfor -%}
     {%- if problems -%}
@@ -43,7 +43,7 @@
     {%- do cdc._drop_bootstrap_sources(pending) -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ (problems | length)
-            ~ " problem(s) of snapshots. Of their tables nothing was kept.\n  - "
+            ~ " problem(s) of snapshots. Nothing was copied for these tables.\n  - "
             ~ (problems | join("\n  - "))) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -82,8 +82,8 @@
     {%- if d.key_changes and erased.unclear -%}
         {%- set moves = " event has moved" if erased.unclear == 1 else " events have moved" -%}
         {%- do log("cdc: " ~ d.table ~ ": " ~ erased.unclear ~ moves ~ " an erased row to a key that another row had then, and"
-            ~ " cannot be distinguished from it any more. What follows at that key may be of the person and stands in the other row:"
-            ~ " look at it, and name it by `where`.", info=true) -%}
+            ~ " can no longer be distinguished from it. Later events at that key may be the person's, and are part of the other row:"
+            ~ " check that row, and name it by `where`.", info=true) -%}
     {%- endif -%}
     {%- for part in raw -%}
         {%- set what = " rows of the snapshot; what it was copied from holds the person, too, and stays as it is"

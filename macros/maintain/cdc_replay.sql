@@ -15,15 +15,15 @@
     {%- set relation = cdc._relation_of(node) -%}
     {%- if d.key_changes -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ table ~ " reads events by way of the resolver, which does not go back. Resolve them again, which changes the rows"
-            ~ " concerned only: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1]) ~ ", then dbt build."
+            "cdc: " ~ table ~ " reads events through the resolver, which does not go back. Resolve them again, which changes only the rows"
+            ~ " concerned: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1]) ~ ", then dbt build."
         ) -%}
     {%- elif not d.arrival -%}
-        {%- do log("cdc: " ~ table ~ " reads all of " ~ d.table ~ " in every run, for it declares no `arrival`: nothing to set back", info=true) -%}
+        {%- do log("cdc: " ~ table ~ " reads all of " ~ d.table ~ " in every run, because it declares no `arrival`: nothing to set back", info=true) -%}
         {{ return("") }}
     {%- elif since is none and not d.history -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ table ~ " keeps no history and so cannot tell which events it never saw. Name the first arrival to read again,"
+            "cdc: " ~ table ~ " keeps no history, and so does not know which events it never read. Name the first arrival to read again,"
             ~ " `since: <" ~ d.arrival ~ ">`."
         ) -%}
     {%- endif -%}

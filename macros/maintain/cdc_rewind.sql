@@ -13,8 +13,8 @@
 
 {% macro default__cdc_rewind(table, run, dry_run) -%}
     {%- if table is none -%}
-        {%- do exceptions.raise_compiler_error("cdc: cdc_rewind needs a `table`, the history or the final table without one that is"
-            ~ " to go back, and the `run` to undo.") -%}
+        {%- do exceptions.raise_compiler_error("cdc: cdc_rewind needs a `table`, which is a history or a final table without one,"
+            ~ " and the `run` to undo.") -%}
     {%- endif -%}
     {%- set node = cdc._managed_nodes(table)[0] -%}
     {%- do cdc._refuse_rewind(node) -%}
@@ -31,7 +31,7 @@
     {%- endif -%}
     {%- if first == commits | map(attribute="version") | min -%}
         {%- do exceptions.raise_compiler_error("cdc: the run " ~ run ~ " built " ~ node.name ~ ", and there is nothing before it."
-            ~ " Nothing was written. To begin again, drop the table and build it: dbt build --select " ~ node.name) -%}
+            ~ " Nothing was written. To start over, drop the table and build it: dbt build --select " ~ node.name) -%}
     {%- endif -%}
     {%- set verb = "would undo" if dry_run else "undoes" -%}
     {%- do log("cdc: " ~ node.name ~ ": " ~ verb ~ " the runs " ~ (undone | join(", ")), info=true) -%}
@@ -62,11 +62,11 @@
 {% macro _refuse_rewind(node) -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- if node.resource_type != "snapshot" and (not d or d.history) -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " is made of its history. Name that one, "
+        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " is built from its history. Name the history, "
             ~ cdc._node_above(node).name ~ ": both go back together.") -%}
     {%- elif d and d.key_changes -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " reads events by way of the resolver, which does not go back."
-            ~ " Correct the raw events and resolve them again, which changes the rows concerned only: dbt build --full-refresh --select "
+        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " reads events through the resolver, which does not go back."
+            ~ " Correct the raw events and resolve them again, which changes only the rows concerned: dbt build --full-refresh --select "
             ~ node.depends_on.nodes[0].split(".")[-1] ~ ", then dbt build.") -%}
     {%- endif -%}
 {%- endmacro %}
@@ -80,7 +80,7 @@
         {%- do seen.append(commit.run) -%}
         {%- do lines.append("\n  " ~ commit.run ~ "  " ~ commit.timestamp) -%}
     {%- endfor -%}
-    {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has nothing of a run `" ~ run ~ "`, or it was undone."
+    {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has no commit of a run `" ~ run ~ "`, or that run was undone."
         ~ " Nothing was written. Name one of its runs, which `cdc_runs` lists as well:" ~ (lines[:10] | join)) -%}
 {%- endmacro %}
 

@@ -22,7 +22,7 @@
     {%- if ("_ts" in cdc._column_types(target)) != has_time -%}
         {%- do cdc._refuse_columns(target, ["the table was built " ~ ("without" if has_time else "with")
             ~ " an event time, and its events have " ~ ("one" if has_time else "none")
-            ~ " now. Take the change of `event_time` back."]) -%}
+            ~ " now. Undo the change of `event_time`."]) -%}
     {%- endif -%}
     {%- set columns = [] -%}
     {%- set values = [] -%}

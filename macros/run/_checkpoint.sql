@@ -167,7 +167,7 @@
         {%- do cdc._void_checkpoint(relation) -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: another program wrote " ~ relation ~ " at the same time as this build. Run the build again: it compares the table with"
-            ~ " all that it is made of."
+            ~ " everything that it is built from."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -29,7 +29,7 @@
 
 {#-
     What a table would be made of now, as one text that its checkpoint keeps: the same text again means that nothing is new. None
-    where that cannot be told.
+    where that is unknown.
 -#}
 {% macro _fingerprint(node, commits) -%}
     {%- if none in commits -%}

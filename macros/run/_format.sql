@@ -146,12 +146,12 @@
         {%- set d = cdc._upstream_declaration(node) or {"columns": [], "keyless": false} -%}
         {%- for column in d.columns if column.name | lower in cdc._iceberg_metadata_columns() -%}
             {%- do problems.append(at ~ "file_format: iceberg`, and the column `" ~ column.name ~ "` of " ~ d.table
-                ~ " has the name of one of Iceberg's own: Spark could not read the table. Leave it out with `except_columns`,"
+                ~ " has a name that Iceberg reserves: Spark could not read the table. Leave it out with `except_columns`,"
                 ~ " or give it another name in a view of the raw table.") -%}
         {%- endfor -%}
         {%- if d.keyless -%}
-            {%- do problems.append(at ~ "file_format: iceberg`, and " ~ d.table ~ " has no `keys`: its rows are told apart by a"
-                ~ " column `_row_id`, which is one of Iceberg's own. Declare `keys`, or use `file_format: delta`.") -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and " ~ d.table ~ " has no `keys`: its rows are identified by a"
+                ~ " column `_row_id`, a name that Iceberg reserves. Declare `keys`, or use `file_format: delta`.") -%}
         {%- endif -%}
         {%- if node.config.get("clustered_by") or node.config.get("location_root") -%}
             {%- do problems.append(at ~ "file_format: iceberg` and `"
@@ -197,8 +197,8 @@
     {%- if cdc._is_there(other) and "cdc.keys" in cdc._table_properties(other) -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ node.name ~ " is now declared with `file_format: " ~ cdc._file_format(node) ~ "`, and " ~ other ~ " holds its "
-            ~ ("versions" if node.resource_type == "snapshot" else "rows") ~ " as a table of " ~ ("Delta" if is_iceberg else "Iceberg")
-            ~ ". Built in the other format, it would have only what the raw events still give. Nothing was written. Take the change back;"
+            ~ ("versions" if node.resource_type == "snapshot" else "rows") ~ " as " ~ ("a Delta" if is_iceberg else "an Iceberg")
+            ~ " table. Built in the other format, it would have only what the raw events still give. Nothing was written. Undo the change;"
             ~ " or, if all raw events are there, drop " ~ other ~ " (or rename it, to keep it) and build again."
         ) -%}
     {%- endif -%}

@@ -17,7 +17,7 @@
         {%- endif -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: 10,000 parts of " ~ cdc._relation_of(node) ~ " are loaded, and there is more to read. Run the build again: it goes on from"
+        "cdc: 10,000 parts of " ~ cdc._relation_of(node) ~ " are loaded, and there is more to read. Run the build again: it continues from"
         ~ " here. `max_rows_per_commit` in the profile makes the parts larger."
     ) -%}
 {%- endmacro %}
@@ -32,7 +32,7 @@
     {%- if load and load != local_md5(d | string) and not spec.rebuild -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: the first load of " ~ spec.relation ~ " ended at `" ~ d.arrival ~ "` " ~ checkpoint.read_to ~ ", and the declaration of "
-            ~ d.table ~ " has changed since. Nothing was written. Take the change back, and the load goes on. Or begin again: dbt build"
+            ~ d.table ~ " has changed since. Nothing was written. Undo the change to continue the load, or start over: dbt build"
             ~ " --full-refresh --select " ~ spec.node.name
         ) -%}
     {%- endif -%}

@@ -403,7 +403,7 @@ def _positions(
         notes.append(
             "order: the events carry no position. "
             + (
-                "Their time stands in for it and does not tell apart what happened at once: name "
+                "Their time is used instead and cannot order simultaneous events: name "
                 "something better, such as Kafka's offset"
                 if options["sequence_by"] != TODO
                 else "Name what orders them for TODO, such as Kafka's offset"

@@ -111,7 +111,7 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
             continue
         stored = found.of(node)
         if stored.problem:
-            steps.append(Step("write", name, f"nobody knows what: {stored.problem}"))
+            steps.append(Step("write", name, f"unknown: {stored.problem}"))
         elif stored.table is None:
             steps.append(Step("write", name, "the first build makes it, from all events"))
         elif node is table.final and table.history:

@@ -141,7 +141,7 @@ def _wrong_names(answers: Answers) -> Iterator[Problem]:
 def _wrong_options(answers: Answers) -> Iterator[Problem]:
     given = answers.looks_at
     if len(given) != 1:
-        said = f"{' and '.join(given)} are given" if given else "nothing says what to look at"
+        said = f"{' and '.join(given)} are given" if given else "there is no input"
         yield Problem(
             given[1] if given else "--events",
             f"{said}. Name one: --events FILE_OR_FOLDER (change events), --ddl FILE (a schema "

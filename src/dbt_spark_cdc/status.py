@@ -513,7 +513,7 @@ def _state(found: TableStatus) -> tuple[str, str]:
         return FAILED, f"{len(found.failed_tests)} tests failed in the last run"
     if unread.rows is None:
         why = found.raw.folder if found.raw and found.raw.folder else "its source"
-        return UNKNOWN, f"{why} is no Delta table with numbered arrivals that can be read here"
+        return UNKNOWN, f"{why} is not a readable Delta table with numbered arrivals"
     return UP_TO_DATE, ""
 
 

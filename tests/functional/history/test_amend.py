@@ -177,7 +177,7 @@ class TestAmend:
             "`id` is a key column",
             "`town` is not a column",
             "`city` has no expression",
-            "`CITY` is there twice",
+            "`CITY` is listed twice",
         )
         self.refused(
             {"table": "app.log", "where": "id > 0", "delete": True, "set": {"city": "'x'"}},
@@ -185,7 +185,7 @@ class TestAmend:
             "has not been built",
             "`delete` and `set` both",
         )
-        self.refused({"table": "people_final", "where": "id > 0"}, "nothing says what becomes")
+        self.refused({"table": "people_final", "where": "id > 0"}, "neither `delete` nor `set`")
         self.refused({"where": "true", "delete": True}, "cdc_amend needs a `table`")
         # One value would be rounded, one is too large, and one is no number.
         rounded = "case when id = 1 then points / 3 else 12345.00 end"

@@ -677,7 +677,7 @@ class TestRefused(Operation):
             "`columns` of `name` (nmae) cannot be computed from the snapshot's columns (id, name",
             "app.pets (models/sources.yml): `bootstrap`: `from` cannot be read. Spark says: [TABLE",
             "the snapshot has no key column `id`; it has person.",
-            "the snapshot has no column `name`; it has person. Say under `columns`",
+            "the snapshot has no column `name`; it has person. Declare under `columns`",
             "`from` cannot be read. Spark says: [PATH_NOT_FOUND]",
         ):
             assert problem in said, problem

@@ -314,8 +314,8 @@ class TestChangesOut(Changes):
         self.build()
         self.feed()
         refused = {
-            "changes_history": "has nothing of a run",
-            "changes_final": "is made of its history",
+            "changes_history": "has no commit of a run",
+            "changes_final": "is built from its history",
             "raw": "is not a table that this package manages",
         }
         for name, words in refused.items():

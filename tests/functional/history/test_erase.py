@@ -55,7 +55,7 @@ CONDITIONS = [
 ARGUMENTS = [
     ({"table": "nowhere", "where": PERSON}, "nowhere is not a history"),
     ({"table": "people_final", "keys": [1, "x"]}, "key 2 of `keys` is not a bigint"),
-    ({"table": "people_final", "keys": [1], "where": "id = 1"}, "Give one of them"),
+    ({"table": "people_final", "keys": [1], "where": "id = 1"}, "cannot be combined"),
     ({"where": "id = 1"}, "needs a `table`"),
 ]
 TABLES = ["people", "people_history", "people_history_tombstones", "people_final", "people_changes"]

@@ -479,7 +479,7 @@ class TestWhatPeopleDo:
             ("items_history", "the column `_POS` of app.items has the name"),
             ("alone", "`write_mode: sometimes`"),
             ("alone", "`format_version: 4`"),
-            ("alone", "app.alone has no `keys`: its rows are told apart"),
+            ("alone", "app.alone has no `keys`: its rows are identified"),
             ("in_delta", "`file_format: delta`. It is an option of Iceberg"),
         ):
             assert problem in messages[node], messages[node]

@@ -377,7 +377,7 @@ class TestMask:
         _, log = run_dbt_and_capture(["build"], expect_pass=False)
         for message in (
             "clerks was built with column `mail` as hash of string, and `mask` and data_type now"
-            " make it clear text. Take the change back, or drop the table",
+            " make it clear text. Undo the change, or drop the table",
             "buyers_history was built with another salt than CDC_SECRET_OTHER has now",
             "app.staff has bad events and declares `on_bad_event: fail`",
         ):

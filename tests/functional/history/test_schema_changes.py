@@ -397,7 +397,7 @@ class TestSchemaChanges:
         messages = said(sources=sources.replace("event_time: false", ""))
         for table in ("tracked_history", "alone_final"):
             assert f"{table} was built without an event time" in messages[table]
-            assert "Take the change of `event_time` back" in messages[table]
+            assert "Undo the change of `event_time`" in messages[table]
 
         # A history where there was none, and none where there was one.
         messages = said(

@@ -480,7 +480,7 @@ def test_an_answer_that_is_wrong_is_refused_and_not_asked_again(folder: Path) ->
 
 def test_without_a_terminal_nothing_is_asked(folder: Path) -> None:
     said = refused()
-    assert "--events: nothing says what to look at. Name one: --events" in said
+    assert "--events: there is no input. Name one: --events" in said
 
 
 # Wrong answers

@@ -57,7 +57,7 @@ def problems(spark: Any, name: str) -> list[str]:
     """
     table = iceberg.load(spark, name)
     if table is None:
-        return [f"{name} is no Iceberg table."]
+        return [f"{name} is not an Iceberg table."]
     found = []
     elsewhere = [place for place in _places(table) if local_folder(_uri(place)) is None]
     if elsewhere:

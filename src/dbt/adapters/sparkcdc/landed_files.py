@@ -67,8 +67,8 @@ def plan(folder: Path, lines: Mapping[str, Collection[str]]) -> tuple[list[Rewri
         for file in visible(table):
             if table.name in lines and (packing := other_packing(file.name)):
                 problems.append(
-                    f"{file}: {packing}. Nothing tells whether it has lines of the person: replace"
-                    " it so, or move it out of the folder"
+                    f"{file}: {packing}. It may have lines of the person: replace it by one that"
+                    " landing reads, or move it out of the folder"
                 )
                 continue
             try:

@@ -257,7 +257,7 @@ def _of_column(
     if not _of_type(found.changes, prefix + quoted(name), before, parse(kind), widens):
         found.problems.append(
             f"column `{name}` is {before.text} and is now declared as {kind}, which the"
-            " table's format cannot widen it to. Take the change back: values that do not fit are"
+            " table's format cannot widen it to. Undo the change: values that do not fit are"
             " quarantined, and `dbt run-operation cdc_replay` reads them again."
         )
 

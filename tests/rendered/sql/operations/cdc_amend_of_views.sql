@@ -1,11 +1,11 @@
 -- current_without_history_as_view
---   raw.flagged_keyless declares no keys: nothing tells which row of it an event is about. Correct the raw events, and build everything again (dbt build --full-refresh).
---   current_without_history_as_view is a view, and raw.flagged_keyless is declared with `history: false`: no table holds the rows that are to be amended. Make it a table (`materialized='incremental'`) and build it: dbt build --select +current_without_history_as_view. Or declare a history, and have the view read that.
+--   raw.flagged_keyless declares no keys, so an event cannot name one of its rows. Correct the raw events, and build everything again (dbt build --full-refresh).
+--   current_without_history_as_view is a view, and raw.flagged_keyless is declared with `history: false`: no table holds the rows to amend. Make it a table (`materialized='incremental'`) and build it: dbt build --select +current_without_history_as_view. Or declare a history, and have the view read that.
 -- raw.flagged_keyless
---   raw.flagged_keyless declares no keys: nothing tells which row of it an event is about. Correct the raw events, and build everything again (dbt build --full-refresh).
---   current_without_history_as_view is a view, and raw.flagged_keyless is declared with `history: false`: no table holds the rows that are to be amended. Make it a table (`materialized='incremental'`) and build it: dbt build --select +current_without_history_as_view. Or declare a history, and have the view read that.
+--   raw.flagged_keyless declares no keys, so an event cannot name one of its rows. Correct the raw events, and build everything again (dbt build --full-refresh).
+--   current_without_history_as_view is a view, and raw.flagged_keyless is declared with `history: false`: no table holds the rows to amend. Make it a table (`materialized='incremental'`) and build it: dbt build --select +current_without_history_as_view. Or declare a history, and have the view read that.
 -- current_without_history_as_keyed_view
---   current_without_history_as_keyed_view is a view, and raw.flagged_images is declared with `history: false`: no table holds the rows that are to be amended. Name current_without_history, which is a table of the same events.
+--   current_without_history_as_keyed_view is a view, and raw.flagged_images is declared with `history: false`: no table holds the rows to amend. Name current_without_history, which is a table of the same events.
 -- raw.flagged_images
 --   nothing
 -- current_without_history_partitioned
