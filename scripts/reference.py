@@ -50,14 +50,14 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
         "partition_by": "further columns to partition by, after `_cdc_is_latest`",
         "file_format": "`delta` or `iceberg`",
         "write_mode": (
-            "`merge-on-read` to mark changed rows in files beside, `copy-on-write` to write their"
-            " files again"
+            "`merge-on-read` to mark changed rows in deletion vectors or delete files,"
+            " `copy-on-write` to rewrite their files"
         ),
         "format_version": "with `iceberg`: 2, the default, or 3",
         "tblproperties": "further table properties; the change feed is on unless they turn it off",
     },
     "Final table: a model whose body is `cdc.current`": {
-        "materialized": "`incremental`, or `view` to keep nothing but the history",
+        "materialized": "`incremental`, or `view` to store only the history",
         "incremental_strategy": (
             "`merge`, or `insert_overwrite` to rewrite the touched partitions; required for"
             " `incremental`"
@@ -77,7 +77,10 @@ MODEL_OPTIONS: dict[str, dict[str, str]] = {
     },
     "Landing: a Python model": {
         "landing_folder": "the folder of the change files; `cdc_erase` removes lines from them",
-        "topics": "with Kafka: names of topics, or a regular expression",
+        "topics": (
+            "with Kafka: names of topics, or a regular expression;"
+            " [further options](kafka.md) of the model"
+        ),
         "raw_table": "the raw table, with its schema; `cdc_optimize` and `cdc_vacuum` reach it",
     },
 }
@@ -88,8 +91,8 @@ PASSED_ON = {
 }  # fmt: skip
 VARIABLES = {
     "cdc_rebuild": (
-        "histories that `--full-refresh` may rebuild although versions go whose events are gone:"
-        " a name, a list of names, or `true` for all"
+        "histories that `--full-refresh` may rebuild even if versions are lost whose events are"
+        " gone: a name, a list of names, or `true` for all"
     ),
 }
 
@@ -157,23 +160,23 @@ def page() -> str:
     entries = _entries()
     parts = [
         "# Reference",
-        "Every public name, with its arguments and options. This page is generated: change what it"
-        " lists, and run `python scripts/reference.py`.",
+        "Every public name, with its arguments and options. This page is generated from the sources"
+        " by `python scripts/reference.py`.",
         "## Macros",
         *_macro_parts(name for name in entries if not _is_operation(name) and not _is_test(name)),
         "## Operations",
-        "Each is run by `dbt run-operation <name> --args '{<argument>: <value>}'`."
+        "Run them with `dbt run-operation <name> --args '{<argument>: <value>}'`."
         " See [Operations](operations.md).",
         *_macro_parts(name for name in entries if _is_operation(name)),
         "## Generic tests",
         "See [Testing your tables](testing.md) for examples.",
         *_macro_parts(name for name in entries if _is_test(name)),
         "## Options of a declaration",
-        "They stand below `config.meta.cdc` of a source or of one of its tables."
+        "Declare them under `config.meta.cdc` of a source or of one of its tables."
         " See [The declaration](declaration.md).",
         _table(("option", "type", "default", "meaning"), _declaration_rows()),
         "## Options of models",
-        "dbt's own options as far as the package gives them a meaning. Histories and final tables"
+        "dbt's options that have a meaning for the package. Histories and final tables"
         " need `file_format: delta` or `iceberg`; a final table can also be plain `parquet`.",
         *_model_option_parts(),
         "### Variables",

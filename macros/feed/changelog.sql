@@ -39,8 +39,8 @@
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: parquet` and no change feed. Ask for those of"
             ~ " the history that it reads, or make it a Delta table.") -%}
     {%- elif not cdc._changelog_keys(node) -%}
-        {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: without a key an update looks like a"
-            ~ " delete and an insert. Name its key columns in its config.") -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: without a key an update looks like"
+            ~ " a delete and an insert. Name its key columns in its config.") -%}
     {%- endif -%}
     {%- for option, value in {"from_version": from_version, "to_version": to_version}.items()
         if value is not none and (value | string | int(-1) < 0) -%}

@@ -6,8 +6,8 @@
         {%- do problems.append(d.table ~ " declares no keys, so an event cannot name one of its rows. Correct the raw events,"
             ~ " and build everything again (dbt build --full-refresh).") -%}
     {%- elif d.key_changes -%}
-        {%- do problems.append(d.table ~ " declares `key_changes`: only the resolver knows which row has a key, and it reads the events"
-            ~ " of the source. Add events to the raw table instead.") -%}
+        {%- do problems.append(d.table ~ " declares `key_changes`: only the resolver knows which row has a key, and it reads the"
+            ~ " events of the source. Add events to the raw table instead.") -%}
     {%- endif -%}
     {%- if subject.shown_by -%}
         {%- set others = subject.tables | selectattr("role", "equalto", "final") | map(attribute="name") | sort -%}

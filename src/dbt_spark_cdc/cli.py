@@ -271,7 +271,7 @@ def show_lineage(table: str | None, project_dir: Path, as_json: bool) -> None:
 @main.command()
 @click.argument("table", shell_complete=_completed)
 @_project_options
-@click.option("--key", multiple=True, help="Key of a row, or COLUMN=VALUE for each key column.")
+@click.option("--key", multiple=True, help="Key of a row, or COLUMN=VALUE. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(
     table: str,

@@ -32,26 +32,27 @@ class SparkCdcCredentials(Credentials):
         metastore: Folder of the embedded metastore, relative to the project; by default
             `.metastore` in the warehouse. A warehouse in an object store needs this, or a metastore
             that `server_side_parameters` names.
-        spark_log: File that gets everything the JVM prints; relative to the project.
+        spark_log: File for everything that the JVM prints, relative to the project.
         remote: Spark Connect URL (`sc://host:port`); without it Spark runs inside dbt's process.
-            A `token` in it is moved to that field, so that the URL can be shown.
+            A `token` in it is moved to the field `token`, so that the URL can be shown.
         token: Bearer token of the Spark Connect server. No message, log or `dbt debug` shows it.
         shared_files: Whether the server's files, `file:/...`, are on this machine too, at the same
-            paths: the adapter then reads what it can from the logs of tables.
+            paths. The adapter then reads facts from the logs of tables.
         reconnect_seconds: How long a statement waits for a server that does not answer.
-        quick_start: Whether Java starts for a few short statements: without its best compiler.
-            Unset, it does for `show`, `compile`, `run-operation` and for a run of one model.
+        quick_start: Whether Java starts without its optimizing compiler, which suits a few short
+            statements. If unset, it does so for `show`, `compile`, `run-operation` and for a run
+            of one model.
         interpret_small: Whether Spark interprets statements over few rows instead of compiling
-            them. It saves the compiling, which a long-running process does once: `cdc watch` with
-            thousands of changes in a batch is faster without.
+            them. A long-running process compiles a statement only once: `cdc watch` with
+            thousands of changes in a batch is faster with false.
         iceberg_catalog: Name of the catalog that tables with `file_format: iceberg` are in. Its
-            settings are `spark.sql.catalog.<name>.*`; without any it is a folder in the warehouse.
-        max_rows_per_commit: How many raw rows a batch may have: a table with more of them to read
-            is loaded in parts, each with a commit of its own. 0: all in one.
-        log_statements: Whether a build records in target/cdc_statements.jsonl what each SQL
-            statement took.
+            settings are `spark.sql.catalog.<name>.*`; without them it is a folder in the warehouse.
+        max_rows_per_commit: Maximum number of raw rows in a batch. A table with more rows to read
+            is loaded in parts, each with a commit of its own. 0: all rows in one commit.
+        log_statements: Whether a build records the duration of each SQL statement in
+            target/cdc_statements.jsonl.
         server_side_parameters: Spark settings; each one overrides the adapter's default.
-        method: Only `session`, so that macros of dbt-spark find what they ask for.
+        method: Always `session`, which macros of dbt-spark expect.
     """
 
     database: str | None = None  # type: ignore[assignment]
