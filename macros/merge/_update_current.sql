@@ -26,7 +26,7 @@
         {{ return(cdc._update_parquet(node, history)) }}
     {%- endif -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
-    {%- if fingerprint is not none and cdc._has_fingerprint(target, fingerprint) and cdc._is_own(target, cdc._read_checkpoint(target)) -%}
+    {%- if cdc._has_fingerprint(target, fingerprint) and cdc._is_own(target, cdc._read_checkpoint(target)) -%}
         {{ return("nothing new") }}
     {%- endif -%}
     {%- do cdc._keep_format_properties(node, target) -%}

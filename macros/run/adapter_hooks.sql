@@ -33,7 +33,10 @@
 {%- endmacro %}
 
 
-{#- By what it reads, the nodes that read nothing else: looked for once in a run, so that tables do not go through all nodes each. -#}
+{#-
+    By what they read, the nodes that read nothing else. Looked for once in a run, so that not every staging view goes through all
+    nodes of the project.
+-#}
 {% macro _sole_readers() -%}
     {%- set readers = {} -%}
     {%- for node in graph.nodes.values() if node.depends_on.nodes | length == 1 -%}
