@@ -24,6 +24,7 @@
     {%- endif -%}
     {%- set window = cdc._read_window(spec, checkpoint, node) -%}
     {%- if window.nothing_new -%}
+        {%- do cdc._note_nothing_new(spec.relation, window, checkpoint) -%}
         {{ return("OK") }}
     {%- endif -%}
     {#- Keys that were resolved again from the beginning: nothing tells what the old labels became. -#}

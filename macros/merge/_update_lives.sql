@@ -17,6 +17,7 @@
     {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
     {%- set window = cdc._read_window(spec, checkpoint, node) -%}
     {%- if window.nothing_new -%}
+        {%- do cdc._note_nothing_new(spec.relation, window, checkpoint) -%}
         {{ return("nothing new") }}
     {%- endif -%}
     {%- do cdc._begin_load(spec, window) -%}

@@ -115,6 +115,17 @@
 {%- endmacro %}
 
 
+{#-
+    Notes what a run that found nothing new was asked for: another declaration, or a raw table that somebody else has committed to.
+    The next run would look for new events again.
+-#}
+{% macro _note_nothing_new(relation, window, checkpoint) -%}
+    {%- set position = dict(checkpoint, **window.position) -%}
+    {%- for name in ["at", "written_at", "part"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
+    {%- do cdc._commit_checkpoint(relation, position, checkpoint) -%}
+{%- endmacro %}
+
+
 {#- For a run whose commit was not made: its rows hold for the version that they were computed from. -#}
 {% macro _refuse_other_writer(relation, version) -%}
     {%- do cdc._refuse_foreign_writes(relation, version) -%}

@@ -113,6 +113,8 @@ class TestUpToDate:
         text = SOURCES.format(more="- {name: b, data_type: string}")
         write_file(text, project.project_root, "models", "sources.yml")
         assert self.build() == {"stg_items", "stg_alone", "items_history"}
+        # It is noted, although no event came with it.
+        assert self.build() == set()
         for table in TABLES:
             assert rows(project, f"select b from {{s}}.{table} where b is not null") == []
 
