@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ LOOKS_ONLY = frozenset(["show", "compile", "run-operation"])
 # Those whose statements are recorded, if at all.
 BUILDS = RUNS_SPARK - LOOKS_ONLY - {"generate", "freshness"}
 SEED_VIEW = "__dbt_seed"
+# How many more objects than before there are when Python looks for garbage; 700 by itself.
+NEW_OBJECTS = 20_000
 
 
 @dataclass
@@ -59,6 +62,17 @@ class SparkCdcConfig(SparkConfig):
     """Model settings beyond dbt's own."""
 
     tblproperties: dict[str, str] | None = None
+
+
+def collect_garbage_less() -> None:
+    """Has Python look for garbage less often, unless the process has a setting of its own.
+
+    Nodes and macros of a project are several hundred thousand objects that live as long as the
+    run. A build of 65 tables with nothing new spent a quarter of its time on going through them.
+    """
+    objects, *others = gc.get_threshold()
+    if 0 < objects < NEW_OBJECTS:
+        gc.set_threshold(NEW_OBJECTS, *others)
 
 
 def _is_one_model(select: Sequence[str] | None) -> bool:
@@ -80,6 +94,7 @@ class SparkCdcAdapter(
     AdapterSpecificConfigs = SparkCdcConfig
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
+        collect_garbage_less()
         super().__init__(config, mp_context)
         self.asking = RLock()
         self.answers: dict[str, Any] = {}
