@@ -183,7 +183,7 @@ class TestAmend:
             {"table": "app.log", "where": "id > 0", "delete": True, "set": {"city": "'x'"}},
             "declares no keys",
             "has not been built",
-            "`delete` and `set` both",
+            "`delete` and `set` cannot be combined",
         )
         self.refused({"table": "people_final", "where": "id > 0"}, "neither `delete` nor `set`")
         self.refused({"where": "true", "delete": True}, "cdc_amend needs a `table`")
