@@ -476,7 +476,7 @@ class TestWhatPeopleDo:
         for node, problem in (
             ("items_history", "`write_mode: never`"),
             ("items_history", "`clustered_by`"),
-            ("items_history", "the column `_POS` of app.items has the name"),
+            ("items_history", "the column `_POS` of app.items has a name"),
             ("alone", "`write_mode: sometimes`"),
             ("alone", "`format_version: 4`"),
             ("alone", "app.alone has no `keys`: its rows are identified"),
