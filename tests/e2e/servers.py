@@ -67,7 +67,7 @@ SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    # With one compiler Java reserves too little room for code, and ends statements where it is full.
+    # With one compiler Java reserves too little room for code, and statements fail.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m",
 }
 
