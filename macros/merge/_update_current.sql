@@ -26,10 +26,12 @@
         {{ return(cdc._update_parquet(node, history)) }}
     {%- endif -%}
     {%- set fingerprint = cdc._fingerprint(node, [cdc._last_commit(history)]) -%}
-    {%- if cdc._has_fingerprint(target, fingerprint) and cdc._is_own(target, cdc._read_checkpoint(target)) -%}
+    {%- set noted = cdc._read_checkpoint(target) -%}
+    {%- if fingerprint is not none and noted.get("fingerprint") == fingerprint and cdc._is_own(target, noted) -%}
         {{ return("nothing new") }}
     {%- endif -%}
     {%- do cdc._keep_format_properties(node, target) -%}
+    {#- The properties may have been a commit of their own. -#}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
     {%- set is_own = cdc._is_own(target, checkpoint) -%}
     {%- set seen = cdc._seen_history(history) -%}
