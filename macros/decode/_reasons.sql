@@ -68,6 +68,7 @@
     {%- set of_exponent = "replace(_payload, '.', '') rlike concat(left(" ~ digits ~ ", 13), '[0-9]{4,}[1-9]')" -%}
     {%- set of_others = "_payload rlike concat(replace(left(" ~ text ~ ", length(" ~ text ~ ") - 3), '.', '[.]'),"
         ~ " '[0-9]{4,}[1-9]')" -%}
-    {{ return("(length(" ~ text ~ ") between 16 and 25 and " ~ text ~ " rlike '^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$' and length("
-        ~ digits ~ ") between 14 and 17 and if(contains(" ~ text ~ ", 'E'), " ~ of_exponent ~ ", " ~ of_others ~ "))") }}
+    {#- Nested, and not one AND: Spark computes what stands twice in a condition for each event, even behind a false first part. -#}
+    {{ return("if(length(" ~ text ~ ") between 16 and 25, if(" ~ text ~ " rlike '^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$', length(" ~ digits
+        ~ ") between 14 and 17 and if(contains(" ~ text ~ ", 'E'), " ~ of_exponent ~ ", " ~ of_others ~ "), false), false)") }}
 {%- endmacro %}
