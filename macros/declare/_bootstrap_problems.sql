@@ -54,8 +54,7 @@
         {%- set declared = (d.columns + d.left_out + d.withheld) | map(attribute="name") | map("lower") | list -%}
         {%- for name in columns if name | lower not in declared -%}
             {%- do problems.append(at ~ ": `columns` names the column `" ~ name
-                ~ "`, which is not declared. Declare it with its data_type, or"
-                ~ " correct the name.") -%}
+                ~ "`, which is not declared. Declare it with its data_type, or correct the name.") -%}
         {%- endfor -%}
     {%- endif -%}
     {#- Both are stored in the clear, in the copy's one row and in the tables. -#}
@@ -85,8 +84,7 @@
         {%- endfor -%}
         {%- if not given.get("format") or not modules.re.fullmatch("[A-Za-z][\\w.]*", given.format | string) -%}
             {%- do problems.append(at ~ ": `from` has the format `" ~ given.get("format", "")
-                ~ "`. Name one that Spark reads, such as parquet, csv or"
-                ~ " json.") -%}
+                ~ "`. Name one that Spark reads, such as parquet, csv or json.") -%}
         {%- elif not given.get("path") and given.format | lower in ["parquet", "csv", "json", "orc", "avro", "text", "delta"] -%}
             {%- do problems.append(at ~ ": `from` has no `path`. Name the folder or file.") -%}
         {%- endif -%}
@@ -97,8 +95,8 @@
             {%- for name in given.get("options") or {} if modules.re.search("(?i)password|secret|token|access.?key",
                 name | string) -%}
                 {%- do problems.append(at ~ ": `options` of `from` has `" ~ name
-                    ~ "`, and dbt writes declarations to target/manifest.json. Give"
-                    ~ " secrets to Spark in the profile (`server_side_parameters`), from the environment.") -%}
+                    ~ "`, and dbt writes declarations to target/manifest.json."
+                    ~ " Give secrets to Spark in the profile (`server_side_parameters`), from the environment.") -%}
             {%- endfor -%}
         {%- endif -%}
     {%- elif given is not string -%}

@@ -135,8 +135,8 @@
         {%- for former in former_names -%}
             {%- if former | lower in taken -%}
                 {%- do problems.append(at ~ "`renames`: `" ~ former ~ "`, the former name of `" ~ name
-                    ~ "`, is a declared column or another column's former name. An event would be ambiguous: remove"
-                    ~ " one.") -%}
+                    ~ "`, is a declared column or another column's former name. An event would be ambiguous:"
+                    ~ " remove one.") -%}
             {%- endif -%}
             {%- do taken.append(former | lower) -%}
         {%- endfor -%}

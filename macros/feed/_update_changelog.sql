@@ -16,8 +16,8 @@
     {%- if is_first -%}
         {%- set read_to = -1 -%}
         {%- if cdc._is_iceberg(source) and adapter.iceberg_shown_to(source | string) is none -%}
-            {%- do exceptions.raise_compiler_error("cdc: " ~ target ~ " was emptied while this build began. Nothing was written. Run it"
-                ~ " again.") -%}
+            {%- do exceptions.raise_compiler_error("cdc: " ~ target ~ " was emptied while this build began."
+                ~ " Nothing was written. Run it again.") -%}
         {%- endif -%}
         {%- set now = cdc._shown_to(source) -%}
         {%- set changes_sql = node.compiled_code -%}

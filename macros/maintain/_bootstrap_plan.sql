@@ -31,14 +31,14 @@
     {%- set types = cdc._column_types("select * from " ~ snapshot) -%}
     {%- set there = types.keys() | map("lower") | list -%}
     {%- set mapped = {} -%}
-    {%- for name, expression in (b.get("columns")
-        or {}).items() -%}{%- do mapped.update({name | lower: expression | string}) -%}{%- endfor -%}
+    {%- for name, expression in (b.get("columns") or {}).items() -%}
+        {%- do mapped.update({name | lower: expression | string}) -%}
+    {%- endfor -%}
     {%- set selected = [] -%}
     {%- for name, type in types.items() -%}
         {%- if name | lower in ["_cdc_position", "_cdc_time", "_cdc_row", "_cdc_part", "_cdc_declared"] -%}
             {%- do plan.problems.append(at ~ ": the snapshot has a column `" ~ name
-                ~ "`, a name that its copy needs. Read a view that gives it"
-                ~ " another one.") -%}
+                ~ "`, a name that its copy needs. Read a view that gives it another one.") -%}
         {%- elif name | lower not in mapped and not modules.re.search("^__cdc_|[ ,;{}()\n\t=]", name) -%}
             {#- Delta does not take other names, nor can they be declared. -#}
             {%- do selected.append((cdc._quoted(name) if type != "void" else "cast(null as string)") ~ " as "
@@ -52,8 +52,7 @@
             {%- set wrong = cdc._query_problem("select (" ~ expression ~ "\n) from " ~ snapshot) -%}
             {%- if wrong -%}
                 {%- do plan.problems.append(at ~ ": `columns` of `" ~ column.name ~ "` (" ~ expression
-                    ~ ") cannot be computed from the snapshot's"
-                    ~ " columns (" ~ (types.keys() | join(", ")) ~ "). Spark says: " ~ wrong) -%}
+                    ~ ") cannot be computed from the snapshot's columns (" ~ (types.keys() | join(", ")) ~ "). Spark says: " ~ wrong) -%}
             {%- else -%}
                 {%- set type = cdc._column_types("select (" ~ expression ~ "\n) as value from " ~ snapshot).value -%}
                 {%- do selected.append(("(" ~ expression ~ "\n)" if type != "void" else "cast(null as string)") ~ " as "

@@ -93,6 +93,5 @@
         "keys": erased.rows | length,
         "values_searched": values.whole | length, "tables": entries, "may_hold_the_person_too": subject.others | sort}) -%}
     {%- do log("cdc: the certificate is in " ~ relation ~ " and in " ~ file
-        ~ ". This command's arguments are in the log of dbt and in the"
-        ~ " history of the shell.", info=true) -%}
+        ~ ". This command's arguments are in the log of dbt and in the history of the shell.", info=true) -%}
 {%- endmacro %}

@@ -48,8 +48,7 @@
     {%- set listed = counted[1] -%}
     {%- if listed != counted[0] -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ counted[0] ~ " keys are named, and " ~ listed
-            ~ " of them are erased. Nothing was"
-            ~ " written. Name erased keys of " ~ d.table
+            ~ " of them are erased. Nothing was written. Name erased keys of " ~ d.table
             ~ " only; an erasure that was interrupted is finished first, by cdc_erase.") -%}
     {%- endif -%}
     {%- if not dry_run -%}

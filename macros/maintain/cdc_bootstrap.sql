@@ -26,8 +26,7 @@
         {%- else -%}
             {%- do problems.append(d.table ~ " (" ~ d.file ~ "): its snapshot was taken before, at the position " ~ taken.position
                 ~ " (declared as " ~ taken.declared ~ "), and the declaration now says " ~ cdc._bootstrap_mark(d)
-                ~ ". Declare the former"
-                ~ " position; or, to start from another snapshot, drop " ~ cdc._bootstrap_relation(d)
+                ~ ". Declare the former position; or, to start from another snapshot, drop " ~ cdc._bootstrap_relation(d)
                 ~ " and the tables that were built from it.") -%}
         {%- endif -%}
     {%- endfor -%}
