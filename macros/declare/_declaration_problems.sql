@@ -7,9 +7,8 @@
     {%- set known = [
         "format", "keys", "sequence_by", "event_time", "operation", "apply_as_deletes", "apply_as_truncates",
         "changed_columns", "ignore_null_updates", "except_columns", "track_history_columns", "renames", "history", "insert_only",
-        "key_changes", "partition_by", "on_bad_event", "payload", "where",
-        "landed", "arrival", "arrival_overlap", "origin", "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value",
-        "mask", "mask_salt", "bootstrap",
+        "key_changes", "partition_by", "on_bad_event", "payload", "where", "landed", "arrival", "arrival_overlap", "origin",
+        "batch_order", "source_table", "encodings", "message_key", "old_key", "unavailable_value", "mask", "mask_salt", "bootstrap",
     ] -%}
     {%- for option in given if option not in known -%}
         {%- do problems.append(at ~ "unknown option `" ~ option ~ "`. The options are " ~ (known | join(", ")) ~ ".") -%}
@@ -47,8 +46,8 @@
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` has the data_type `" ~ column.type ~ "`, which Spark does"
                 ~ " not have. Use a Spark SQL type such as bigint, string, decimal(12,2), timestamp or date.") -%}
         {%- elif "" in (cdc._struct_fields(column.type) or {}).values() -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ". Write the fields of a struct with a colon:"
-                ~ " struct<name: type>.") -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ". Write the fields of a"
+                ~ " struct with a colon: struct<name: type>.") -%}
         {%- elif column.type.startswith("map<") or column.type == "variant" -%}
             {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ", which Spark cannot compare."
                 ~ " Declare it as string (JSON text) or struct.") -%}
@@ -93,8 +92,8 @@
         {%- do problems.append(at ~ "`track_history_columns` without a history (`history: false`). Remove one of the two.") -%}
     {%- endif -%}
     {%- if d.partition_by is not mapping -%}
-        {%- do problems.append(at ~ "`partition_by` is `" ~ d.partition_by ~ "`. Write `{<new column>: <expression>}`; a column that is"
-            ~ " there is named in the final model's own `partition_by`.") -%}
+        {%- do problems.append(at ~ "`partition_by` is `" ~ d.partition_by ~ "`."
+            ~ " Write `{<new column>: <expression>}`; a column that is there is named in the final model's own `partition_by`.") -%}
     {%- else -%}
         {%- for name in d.partition_by if name in names or cdc._is_reserved(name) -%}
             {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that exists already."

@@ -9,8 +9,8 @@
 
 {% macro default__project_graph() -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: a unit test of " ~ model.name ~ " cannot read the declaration of its source, which dbt hides from unit tests. They run with"
-        ~ " the adapter `type: sparkcdc` only; elsewhere leave them out: --exclude-resource-type unit_test."
+        "cdc: a unit test of " ~ model.name ~ " cannot read the declaration of its source, which dbt hides from unit tests."
+        ~ " They run with the adapter `type: sparkcdc` only; elsewhere leave them out: --exclude-resource-type unit_test."
     ) -%}
 {%- endmacro %}
 

@@ -66,9 +66,10 @@
     {%- set deletes = "deletes come as events, and close the version of their row. Remove it." -%}
     {%- set order = "`strategy: cdc.scd2` takes the order and the tracked columns from the declaration. Remove it." -%}
     {%- for option, reason in {
-        "dbt_valid_to_current": "`dbt_valid_to` of an open version is NULL. Remove it, and write `coalesce(dbt_valid_to, ...)` in a model"
-            ~ " that reads the history.",
-        "snapshot_meta_column_names": "the columns have dbt's own names. Remove it, and rename them in a model that reads the history.",
+        "dbt_valid_to_current": "`dbt_valid_to` of an open version is NULL."
+            ~ " Remove it, and write `coalesce(dbt_valid_to, ...)` in a model that reads the history.",
+        "snapshot_meta_column_names": "the columns have dbt's own names. Remove it, and rename them in a model that reads"
+            ~ " the history.",
         "hard_deletes": deletes,
         "invalidate_hard_deletes": deletes,
         "updated_at": order,

@@ -100,10 +100,10 @@
 -#}
 {% macro _with_bootstrap(d, bootstrap, last) -%}
     {%- set columns = cdc._joined_columns(d) -%}
-    {%- set problem = "cdc: " ~ bootstrap ~ ", the snapshot that " ~ d.table
-        ~ " starts from, is not complete, or was taken at another position than"
-        ~ " the declared one. If it is not complete, run cdc_bootstrap again. Else declare the position that it was taken at; or, to start"
-        ~ " from another snapshot, drop it and what was built of it, and run cdc_bootstrap." -%}
+    {%- set problem = "cdc: " ~ bootstrap ~ ", the snapshot that " ~ d.table ~ " starts from, is not complete, or was taken"
+        ~ " at another position than the declared one. If it is not complete, run cdc_bootstrap again."
+        ~ " Else declare the position that it was taken at; or, to start from another snapshot, drop it and what was built"
+        ~ " of it, and run cdc_bootstrap." -%}
 snapshot_position as (
     select
         if(

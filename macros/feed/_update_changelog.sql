@@ -126,9 +126,9 @@
             ~ above.name ~ " it has: it was restored, truncated or built by another body." ~ rebuild) -%}
     {%- elif checkpoint.version > cdc._table_version(source)
         or cdc._is_other_commit(checkpoint.commit, cdc._commit_id(source, checkpoint.version)) -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has read the changes of " ~ source ~ " up to version "
-            ~ checkpoint.version ~ ", and that table has been dropped and built again" ~ (", or rolled back" if cdc._is_iceberg(source))
-            ~ ": its versions start over." ~ rebuild) -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has read the changes of " ~ source
+            ~ " up to version " ~ checkpoint.version ~ ", and that table has been dropped and built again"
+            ~ (", or rolled back" if cdc._is_iceberg(source)) ~ ": its versions start over." ~ rebuild) -%}
     {%- elif cdc._is_iceberg(source) and not cdc._commits_since(source, checkpoint.version).are_all -%}
         {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " has read the changes of " ~ source ~ " up to version "
             ~ checkpoint.version ~ ", and later ones are gone: Iceberg snapshots expired, or the table was rolled back or replaced."

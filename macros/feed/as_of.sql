@@ -54,8 +54,9 @@ where _cdc_latest = 1
         {%- set problem = "asks what " ~ (node.name if node else history) ~ " was, which is not a history. Name a snapshot with"
             ~ " `strategy: cdc.scd2`: `cdc.as_of(ref('<table>_history'), ..)`." -%}
     {%- elif (time is none) == (sequence is none) -%}
-        {%- set problem = "asks what " ~ node.name ~ " was and names " ~ ("no point in time" if time is none else "two points in time")
-            ~ ". Give `cdc.as_of` either `time` or `sequence`." -%}
+        {%- set problem = "asks what " ~ node.name ~ " was and names "
+            ~ ("no point in time" if time is none else "two points in time") ~ ". Give `cdc.as_of` either `time` or"
+            ~ " `sequence`." -%}
     {%- elif time is not none and cdc._upstream_declaration(node) and not cdc._has_event_time(cdc._upstream_declaration(node)) -%}
         {%- set problem = "asks what " ~ node.name ~ " was at a time, and " ~ cdc._upstream_declaration(node).table
             ~ " declares no event time. Give `cdc.as_of` a `sequence`, or declare `event_time`." -%}

@@ -30,14 +30,14 @@
         {%- do problems.append("asks for the changes of " ~ name ~ ", which no model or snapshot of this project builds. Write"
             ~ " `cdc.changelog(ref(..))`.") -%}
     {%- elif node.config.materialized in ["view", "ephemeral"] -%}
-        {%- do problems.append("asks for the changes of " ~ name ~ ", which is a view and has no change feed. Ask for those of the history"
-            ~ " that it reads, or make it an incremental table.") -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which is a view and has no change feed."
+            ~ " Ask for those of the history that it reads, or make it an incremental table.") -%}
     {%- elif cdc._file_format(node) == "iceberg" and reader.config.materialized == "view" -%}
-        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: iceberg`, and is a view: they are looked up"
-            ~ " when a model is built. Materialize it as `incremental` or `table`.") -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: iceberg`, and is a view: they"
+            ~ " are looked up when a model is built. Materialize it as `incremental` or `table`.") -%}
     {%- elif cdc._is_parquet(node) -%}
-        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: parquet` and no change feed. Ask for those of"
-            ~ " the history that it reads, or make it a Delta table.") -%}
+        {%- do problems.append("asks for the changes of " ~ name ~ ", which has `file_format: parquet` and no change feed."
+            ~ " Ask for those of the history that it reads, or make it a Delta table.") -%}
     {%- elif not cdc._changelog_keys(node) -%}
         {%- do problems.append("asks for the changes of " ~ name ~ ", which has no `unique_key`: without a key an update looks like"
             ~ " a delete and an insert. Name its key columns in its config.") -%}

@@ -137,9 +137,10 @@
     {%- endfor -%}
     {%- if lost -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ spec.relation ~ " has no column " ~ (lost | join(", ")) ~ ", which it was built with: somebody renamed or dropped it."
-            ~ " Nothing was written. Rename it back, or restore the table to a version that has it. To rename a column, declare `renames`."
-            ~ " Or drop the table and what reads it, and build them again from the raw events."
+            "cdc: " ~ spec.relation ~ " has no column " ~ (lost | join(", ")) ~ ", which it was built with: somebody"
+            ~ " renamed or dropped it. Nothing was written. Rename it back, or restore the table to a version that has it."
+            ~ " To rename a column, declare `renames`. Or drop the table and what reads it, and build them again from the"
+            ~ " raw events."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -51,9 +51,9 @@
     {%- set missing = needed | reject("in", columns) | list -%}
     {%- if missing and "_events" not in columns -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ relation ~ " is not a history of this package: it has no column `_events`. Another snapshot strategy built it, or"
-            ~ " somebody created it. Nothing was written. Rename the table to keep its rows, or drop the table; the next build makes"
-            ~ " the history from the raw events."
+            "cdc: " ~ relation ~ " is not a history of this package: it has no column `_events`. Another snapshot strategy"
+            ~ " built it, or somebody created it. Nothing was written. Rename the table to keep its rows, or drop the"
+            ~ " table; the next build makes the history from the raw events."
         ) -%}
     {%- elif missing -%}
         {%- do exceptions.raise_compiler_error(

@@ -19,9 +19,10 @@
     ).rows[0] -%}
     {%- if found[1] -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: rebuilding " ~ spec.relation ~ " would remove " ~ found[1] ~ " of its " ~ found[0] ~ " versions, the latest of them from "
-            ~ found[2] ~ ": " ~ (spec.declaration.table if spec.declaration else "its source") ~ " does not hold their events any more."
-            ~ " No version was removed or changed. Build without --full-refresh, or set `full_refresh: false` in the snapshot's config, to keep them."
+            "cdc: rebuilding " ~ spec.relation ~ " would remove " ~ found[1] ~ " of its " ~ found[0] ~ " versions, the"
+            ~ " latest of them from " ~ found[2] ~ ": " ~ (spec.declaration.table if spec.declaration else "its source")
+            ~ " does not hold their events any more. No version was removed or changed. Build without --full-refresh, or"
+            ~ " set `full_refresh: false` in the snapshot's config, to keep them."
             ~ " To remove them, add --vars '{cdc_rebuild: " ~ spec.node.name ~ "}' to --full-refresh."
         ) -%}
     {%- endif -%}

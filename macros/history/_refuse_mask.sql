@@ -50,8 +50,9 @@
 {% macro _refuse_foreign_mask(spec) -%}
     {%- if spec.declaration and spec.declaration.mask -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ spec.relation ~ " does not say which of its columns are masked, as another program created it, and " ~ spec.declaration.table
-            ~ " declares `mask`. Nothing was written. Drop the table, and build it again from the raw events."
+            "cdc: " ~ spec.relation ~ " does not say which of its columns are masked, as another program created it, and "
+            ~ spec.declaration.table ~ " declares `mask`. Nothing was written. Drop the table, and build it again from the"
+            ~ " raw events."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -55,7 +55,8 @@
         {%- endif -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: other builds keep writing " ~ spec.relation ~ ". Let them finish and run this one again; it starts from what they wrote."
+        "cdc: other builds keep writing " ~ spec.relation ~ ". Let them finish and run this one again;"
+        ~ " it starts from what they wrote."
     ) -%}
 {%- endmacro %}
 

@@ -51,8 +51,8 @@
             {%- set expression = mapped[column.name | lower] -%}
             {%- set wrong = cdc._query_problem("select (" ~ expression ~ "\n) from " ~ snapshot) -%}
             {%- if wrong -%}
-                {%- do plan.problems.append(at ~ ": `columns` of `" ~ column.name ~ "` (" ~ expression
-                    ~ ") cannot be computed from the snapshot's columns (" ~ (types.keys() | join(", ")) ~ "). Spark says: " ~ wrong) -%}
+                {%- do plan.problems.append(at ~ ": `columns` of `" ~ column.name ~ "` (" ~ expression ~ ") cannot be"
+                    ~ " computed from the snapshot's columns (" ~ (types.keys() | join(", ")) ~ "). Spark says: " ~ wrong) -%}
             {%- else -%}
                 {%- set type = cdc._column_types("select (" ~ expression ~ "\n) as value from " ~ snapshot).value -%}
                 {%- do selected.append(("(" ~ expression ~ "\n)" if type != "void" else "cast(null as string)") ~ " as "

@@ -6,11 +6,11 @@
         {%- do problems.append("`where` and `keys` cannot be combined. Remove one of them.") -%}
     {%- endif -%}
     {%- if d.key_changes and subject.resolver is none -%}
-        {%- do problems.append("the resolver's table of " ~ d.table ~ ", which records the keys that a row had, has not been built. Build it"
-            ~ " first: dbt build" ~ (" --select +" ~ subject.resolver_name if subject.resolver_name)) -%}
+        {%- do problems.append("the resolver's table of " ~ d.table ~ ", which records the keys that a row had, has not"
+            ~ " been built. Build it first: dbt build" ~ (" --select +" ~ subject.resolver_name if subject.resolver_name)) -%}
     {%- elif d.key_changes and subject.resolvers > 1 -%}
-        {%- do problems.append(d.table ~ " has " ~ subject.resolvers ~ " tables of resolvers. Keep one of them: it records the keys that a"
-            ~ " row had.") -%}
+        {%- do problems.append(d.table ~ " has " ~ subject.resolvers ~ " tables of resolvers. Keep one of them: it records"
+            ~ " the keys that a row had.") -%}
     {%- elif d.landed and cdc._landing_problem(d, landed_files) is not none -%}
         {%- do problems.append(cdc._landing_problem(d, landed_files)) -%}
     {%- elif not adapter.has_local_log(d.relation) -%}

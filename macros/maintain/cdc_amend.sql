@@ -52,7 +52,8 @@
         {%- do log("cdc: " ~ subject.named.name ~ ": these " ~ counts[0] ~ " rows were recorded before, in " ~ amendments
             ~ ". Nothing was written; dbt build applies them", info=true) -%}
     {%- elif dry_run -%}
-        {%- do log("cdc: " ~ subject.named.name ~ ": " ~ rows ~ " would be " ~ what ~ ". Nothing was written; run with dry_run: false",
+        {%- do log("cdc: " ~ subject.named.name ~ ": " ~ rows ~ " would be " ~ what ~ ". Nothing was written;"
+            ~ " run with dry_run: false",
             info=true) -%}
     {%- else -%}
         {%- do cdc._record_amendments(subject, amended, step, reason) -%}

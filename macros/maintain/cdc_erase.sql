@@ -17,9 +17,9 @@
 
 {% macro default__cdc_erase(table, where, keys, everything, dry_run, landed_files) -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: cdc_erase reads and removes files of the tables and of their logs, which only the embedded Spark of `type: sparkcdc` lets"
-        ~ " it do. Nothing was written. Here, delete the rows in each table by hand, purge"
-        ~ " them (REORG TABLE .. APPLY (PURGE)), vacuum the tables, and keep the person's events out of the raw table."
+        "cdc: cdc_erase reads and removes files of the tables and of their logs, which only the embedded Spark of"
+        ~ " `type: sparkcdc` lets it do. Nothing was written. Here, delete the rows in each table by hand, purge them"
+        ~ " (REORG TABLE .. APPLY (PURGE)), vacuum the tables, and keep the person's events out of the raw table."
     ) -%}
 {%- endmacro %}
 
@@ -81,9 +81,9 @@
     {%- do log("cdc: " ~ d.table ~ ": " ~ (erased.rows | length) ~ unit ~ verb, info=true) -%}
     {%- if d.key_changes and erased.unclear -%}
         {%- set moves = " event has moved" if erased.unclear == 1 else " events have moved" -%}
-        {%- do log("cdc: " ~ d.table ~ ": " ~ erased.unclear ~ moves ~ " an erased row to a key that another row had then, and"
-            ~ " can no longer be distinguished from it. Later events at that key may be the person's, and are part of the other row:"
-            ~ " check that row, and name it by `where`.", info=true) -%}
+        {%- do log("cdc: " ~ d.table ~ ": " ~ erased.unclear ~ moves ~ " an erased row to a key that another row had then,"
+            ~ " and can no longer be distinguished from it. Later events at that key may be the person's, and are part of"
+            ~ " the other row: check that row, and name it by `where`.", info=true) -%}
     {%- endif -%}
     {%- for part in raw -%}
         {%- set what = " rows of the snapshot; what it was copied from holds the person, too, and stays as it is"
@@ -103,8 +103,8 @@
     {%- endif -%}
     {%- if dry_run -%}
         {%- do log("cdc: nothing was written; run with dry_run: false. That also removes every file that the newest version"
-            ~ " of these tables does not need, and their older log: queries that are running fail, and time travel and the change feed"
-            ~ " start from then.",
+            ~ " of these tables does not need, and their older log: queries that are running fail, and time travel and the"
+            ~ " change feed start from then.",
             info=true) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -19,12 +19,13 @@
             ~ " concerned: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1]) ~ ", then dbt build."
         ) -%}
     {%- elif not d.arrival -%}
-        {%- do log("cdc: " ~ table ~ " reads all of " ~ d.table ~ " in every run, because it declares no `arrival`: nothing to set back", info=true) -%}
+        {%- do log("cdc: " ~ table ~ " reads all of " ~ d.table ~ " in every run, because it declares no `arrival`: nothing"
+            ~ " to set back", info=true) -%}
         {{ return("") }}
     {%- elif since is none and not d.history -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ table ~ " keeps no history, and so does not know which events it never read. Name the first arrival to read again,"
-            ~ " `since: <" ~ d.arrival ~ ">`."
+            "cdc: " ~ table ~ " keeps no history, and so does not know which events it never read. Name the first arrival"
+            ~ " to read again, `since: <" ~ d.arrival ~ ">`."
         ) -%}
     {%- endif -%}
     {%- set checkpoint = cdc._read_checkpoint(relation) -%}

@@ -10,7 +10,8 @@
 
 {% macro default__overwrite_partitions(spec, node, source, batch) -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: " ~ node.name ~ " has `incremental_strategy: insert_overwrite`, which only the adapter `type: sparkcdc` offers. Use `merge`."
+        "cdc: " ~ node.name ~ " has `incremental_strategy: insert_overwrite`, which only the adapter `type: sparkcdc`"
+        ~ " offers. Use `merge`."
     ) -%}
 {%- endmacro %}
 

@@ -11,8 +11,8 @@
 
 {% macro default__update_parquet(node, history) -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: " ~ node.name ~ " has `file_format: parquet`, which only the adapter `type: sparkcdc` brings up to date. Use `file_format: delta`"
-        ~ " and `incremental_strategy: merge`, or materialize the model as `table`."
+        "cdc: " ~ node.name ~ " has `file_format: parquet`, which only the adapter `type: sparkcdc` brings up to date."
+        ~ " Use `file_format: delta` and `incremental_strategy: merge`, or materialize the model as `table`."
     ) -%}
 {%- endmacro %}
 
@@ -132,8 +132,9 @@ left anti join ({{ new_rows }}) as new_rows on {{ cdc._same(parts, "former", "ne
     {%- endfor -%}
     {%- if wrong -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ node.name ~ " has `file_format: parquet` and is partitioned by " ~ (wrong | join(", ")) ~ ". Nothing was written. Partition"
-            ~ " by text, a whole number, a boolean or a date: `partition_by` of the declaration computes such a column."
+            "cdc: " ~ node.name ~ " has `file_format: parquet` and is partitioned by " ~ (wrong | join(", "))
+            ~ ". Nothing was written. Partition by text, a whole number, a boolean or a date: `partition_by` of the"
+            ~ " declaration computes such a column."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

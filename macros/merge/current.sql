@@ -54,8 +54,8 @@
     {%- set problems = cdc._embedded_problems(node) + cdc._format_problems(node) -%}
     {%- if node.config.materialized == "incremental" -%}
         {%- if strategy not in ["merge", "insert_overwrite"] -%}
-            {%- do problems.append(at ~ "it has `incremental_strategy: " ~ strategy ~ "`, which would add a row for every change. Use"
-                ~ " `merge`, or `insert_overwrite` with `partition_by`.") -%}
+            {%- do problems.append(at ~ "it has `incremental_strategy: " ~ strategy
+                ~ "`, which would add a row for every change. Use `merge`, or `insert_overwrite` with `partition_by`.") -%}
         {%- elif strategy == "merge" and cdc._is_parquet(node) -%}
             {%- do problems.append(at ~ "it has `file_format: parquet`, and nothing can be merged into plain Parquet files. Use"
                 ~ " `incremental_strategy: insert_overwrite`, or `file_format: delta`.") -%}
@@ -71,7 +71,8 @@
             {%- do problems.append(at ~ "it has no `unique_key`. Name the columns of the key.") -%}
         {%- elif d and keys | map("lower") | sort != d.key_columns | map("lower") | sort -%}
             {%- do problems.append(at ~ "its unique_key is " ~ (keys | join(", ")) ~ ", and the key of " ~ d.table ~ " is "
-                ~ (d.key_columns | join(", ")) ~ ". Rows would replace each other, or stay when they are gone. Make both the same.") -%}
+                ~ (d.key_columns | join(", ")) ~ ". Rows would replace each other, or stay when they are gone."
+                ~ " Make both the same.") -%}
         {%- endif -%}
     {%- endif -%}
     {%- if cdc._text_around(node.raw_code) -%}

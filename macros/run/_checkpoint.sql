@@ -177,8 +177,8 @@
     {%- if cdc._writes_since(relation, version, by_builds=false) -%}
         {%- do cdc._void_checkpoint(relation) -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: another program wrote " ~ relation ~ " at the same time as this build. Run the build again: it compares the table with"
-            ~ " everything that it is built from."
+            "cdc: another program wrote " ~ relation ~ " at the same time as this build. Run the build again: it compares"
+            ~ " the table with everything that it is built from."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

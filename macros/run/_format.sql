@@ -135,9 +135,9 @@
     {%- if format == "iceberg" and node.config.materialized in ["snapshot", "incremental", "table"] -%}
         {%- set catalog = target.get("iceberg_catalog") -%}
         {%- if not catalog -%}
-            {%- do problems.append(at ~ "file_format: iceberg`, and the profile's target `" ~ target.name ~ "` has no catalog for such"
-                ~ " tables. Add `iceberg_catalog: lake` to it, which needs `type: sparkcdc` with Spark inside dbt's process; or use"
-                ~ " `file_format: delta`.") -%}
+            {%- do problems.append(at ~ "file_format: iceberg`, and the profile's target `" ~ target.name
+                ~ "` has no catalog for such tables. Add `iceberg_catalog: lake` to it, which needs"
+                ~ " `type: sparkcdc` with Spark inside dbt's process; or use `file_format: delta`.") -%}
         {%- elif not node.schema.startswith(catalog ~ ".") -%}
             {%- do problems.append(at ~ "file_format: iceberg`, and its schema is `" ~ node.schema ~ "`, which is not in the"
                 ~ " catalog `" ~ catalog ~ "` of the profile. The project has a macro `generate_schema_name` of its own (or the snapshot a"
@@ -196,10 +196,11 @@
     {%- set other = api.Relation.create(database=none, schema=schema, identifier=relation.identifier, type="table") -%}
     {%- if cdc._is_there(other) and "cdc.keys" in cdc._table_properties(other) -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ node.name ~ " is now declared with `file_format: " ~ cdc._file_format(node) ~ "`, and " ~ other ~ " holds its "
-            ~ ("versions" if node.resource_type == "snapshot" else "rows") ~ " as " ~ ("a Delta" if is_iceberg else "an Iceberg")
-            ~ " table. Built in the other format, it would have only what the raw events still give. Nothing was written. Undo the change;"
-            ~ " or, if all raw events are there, drop " ~ other ~ " (or rename it, to keep it) and build again."
+            "cdc: " ~ node.name ~ " is now declared with `file_format: " ~ cdc._file_format(node) ~ "`, and " ~ other
+            ~ " holds its " ~ ("versions" if node.resource_type == "snapshot" else "rows") ~ " as "
+            ~ ("a Delta" if is_iceberg else "an Iceberg") ~ " table. Built in the other format, it would have only what the"
+            ~ " raw events still give. Nothing was written. Undo the change; or, if all raw events are there, drop "
+            ~ other ~ " (or rename it, to keep it) and build again."
         ) -%}
     {%- endif -%}
 {%- endmacro %}

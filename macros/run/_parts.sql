@@ -17,8 +17,8 @@
         {%- endif -%}
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: 10,000 parts of " ~ cdc._relation_of(node) ~ " are loaded, and there is more to read. Run the build again: it continues from"
-        ~ " here. `max_rows_per_commit` in the profile makes the parts larger."
+        "cdc: 10,000 parts of " ~ cdc._relation_of(node) ~ " are loaded, and there is more to read. Run the build again: it"
+        ~ " continues from here. `max_rows_per_commit` in the profile makes the parts larger."
     ) -%}
 {%- endmacro %}
 

@@ -176,9 +176,10 @@
     {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}
     {%- if highest is not none and highest < last -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ spec.relation ~ " has read " ~ d.table ~ " up to `" ~ d.arrival ~ "` " ~ last ~ ", and the highest in " ~ d.relation
-            ~ " is " ~ highest ~ ": it would read no event again. Nothing was written. If the sequence started over, or a row had a"
-            ~ " number that was too high, set the table back to what it has not read: dbt run-operation cdc_replay --args '{table: "
+            "cdc: " ~ spec.relation ~ " has read " ~ d.table ~ " up to `" ~ d.arrival ~ "` " ~ last
+            ~ ", and the highest in " ~ d.relation ~ " is " ~ highest ~ ": it would read no event again."
+            ~ " Nothing was written. If the sequence started over, or a row had a number that was too high, set the table"
+            ~ " back to what it has not read: dbt run-operation cdc_replay --args '{table: "
             ~ spec.node.name ~ ("" if d.history else ", since: <the first one to read>") ~ "}'"
         ) -%}
     {%- endif -%}
@@ -257,8 +258,9 @@ limit 5
         {%- endfor -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ d.table ~ " has bad events and declares `on_bad_event: fail`. "
-            ~ ("Nothing was written" if read_to is none else "Parts of the load that had none were written") ~ ". Repair the events at"
-            ~ " their origin, or declare `on_bad_event: quarantine` to go on without them. The most frequent reasons:\n" ~ (lines | join("\n"))
+            ~ ("Nothing was written" if read_to is none else "Parts of the load that had none were written")
+            ~ ". Repair the events at their origin, or declare `on_bad_event: quarantine` to go on without them."
+            ~ " The most frequent reasons:\n" ~ (lines | join("\n"))
         ) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -29,8 +29,9 @@ from new_batches
     {%- endif -%}
     {%- if problem -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ d.table ~ " " ~ problem[0] ~ ", and declares `batch_order`. Nothing was written. Let the missing batch arrive, or"
-            ~ " take the repeated one out of " ~ d.relation ~ "; without `batch_order` any order and any repetition gives the same tables."
+            "cdc: " ~ d.table ~ " " ~ problem[0] ~ ", and declares `batch_order`. Nothing was written."
+            ~ " Let the missing batch arrive, or take the repeated one out of " ~ d.relation ~ "; without `batch_order` any"
+            ~ " order and any repetition gives the same tables."
         ) -%}
     {%- endif -%}
     {{ return(found[1]) }}
