@@ -108,7 +108,8 @@
 
 {#- What may be one expression or a list of them, as a list. -#}
 {% macro _parts(value) -%}
-    {{ return([] if value is none or value is undefined else value | list if value is sequence and value is not string
-    and value is not mapping
-        else [value]) }}
+    {%- if value is none or value is undefined -%}
+        {{ return([]) }}
+    {%- endif -%}
+    {{ return(value | list if value is sequence and value is not string and value is not mapping else [value]) }}
 {%- endmacro %}

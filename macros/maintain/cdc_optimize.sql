@@ -1,7 +1,8 @@
 {#-
     `dbt run-operation cdc_optimize --args '{dry_run: false}'`: puts the small files of histories, final tables, resolvers and
-    landing models' tables together, clusters what is clustered, and purges deleted rows from files that hold many. Of Iceberg's tables it rewrites data files,
-    files of deletes and manifests. Only where it pays: a table with few files, or with large ones, is left alone.
+    landing models' tables together, clusters what is clustered, and purges deleted rows from files that hold many. Of Iceberg's
+    tables it rewrites data files, files of deletes and manifests. Only where it pays: a table with few files, or with large ones,
+    is left alone.
 -#}
 {% macro cdc_optimize(table=none, small_file_mb=32, min_small_files=16, dry_run=true) -%}
     {{ return(adapter.dispatch("cdc_optimize", "cdc")(table, small_file_mb, min_small_files, dry_run)) }}

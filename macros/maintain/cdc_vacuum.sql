@@ -1,7 +1,7 @@
 {#-
     `dbt run-operation cdc_vacuum --args '{dry_run: false}'`: removes files that histories, final tables, resolvers and landing
-    models' tables no longer own, the steps of past runs among them. Of Iceberg's tables it expires the older snapshots first. Readers and the change feed need
-    files of the recent past: less than a week is refused.
+    models' tables no longer own, the steps of past runs among them. Of Iceberg's tables it expires the older snapshots first.
+    Readers and the change feed need files of the recent past: less than a week is refused.
 -#}
 {% macro cdc_vacuum(table=none, retain_hours=168, dry_run=true) -%}
     {{ return(adapter.dispatch("cdc_vacuum", "cdc")(table, retain_hours, dry_run)) }}
