@@ -10,7 +10,7 @@ from sqlfluff.core.parser import BaseSegment
 
 # Words of an ORDER BY that are no part of an ordering expression.
 _DIRECTION = {"ORDER", "SORT", "BY", "ASC", "DESC", "NULLS", "FIRST", "LAST"}
-_JOINING = {"AND", "OR"}
+_JOINING = ("AND", "OR")
 
 
 def code(segment: BaseSegment) -> list[BaseSegment]:
@@ -50,18 +50,19 @@ def arguments(function: BaseSegment) -> list[list[BaseSegment]]:
         function: A segment of the type `function`.
     """
     brackets = next(within([function], "bracketed"), None)
-    return split(code(brackets)[1:-1]) if brackets else []
+    return split(code(brackets)[1:-1], ",") if brackets else []
 
 
-def split(segments: Iterable[BaseSegment]) -> list[list[BaseSegment]]:
-    """Segments in groups, as commas divide them; no group is empty.
+def split(segments: Iterable[BaseSegment], *between: str) -> list[list[BaseSegment]]:
+    """Segments in groups, as some words or signs divide them; no group is empty.
 
     Args:
         segments: Siblings without blanks.
+        *between: What divides them, in upper case.
     """
     groups: list[list[BaseSegment]] = [[]]
     for segment in segments:
-        if segment.is_type("comma"):
+        if segment.raw_upper in between:
             groups.append([])
         else:
             groups[-1].append(segment)
@@ -139,11 +140,12 @@ def window(function: BaseSegment, root: BaseSegment) -> Window | None:
         return Window([], [], False)
     divided = specification.get_child("partitionby_clause")
     ordered = specification.get_child("orderby_clause", "sortby_clause")
-    terms = split(
+    ordering = (
         child
         for child in (code(ordered) if ordered else [])
         if not (child.is_type("keyword") and child.raw_upper in _DIRECTION)
     )
+    terms = split(ordering, ",")
     return Window(columns([divided]) if divided else [], terms, divided is not None)
 
 
@@ -183,22 +185,11 @@ def comparisons(segments: Iterable[BaseSegment]) -> Iterator[Comparison]:
         segments: Where to look.
     """
     for expression in within(segments, "expression"):
-        for condition in _conditions(code(expression)):
+        for condition in split(code(expression), *_JOINING):
             places = [i for i, part in enumerate(condition) if part.is_type("comparison_operator")]
             if len(places) == 1 and condition[: places[0]] and condition[places[0] + 1 :]:
                 operator = condition[places[0]].raw.replace(" ", "")
                 yield Comparison(condition[: places[0]], operator, condition[places[0] + 1 :])
-
-
-def _conditions(segments: list[BaseSegment]) -> list[list[BaseSegment]]:
-    """The segments of an expression, as AND and OR divide them."""
-    groups: list[list[BaseSegment]] = [[]]
-    for segment in segments:
-        if segment.raw_upper in _JOINING:
-            groups.append([])
-        else:
-            groups[-1].append(segment)
-    return groups
 
 
 def enclosing(stack: Iterable[BaseSegment], kind: str) -> BaseSegment | None:
