@@ -36,6 +36,7 @@ from dbt_spark_cdc.kafka import (
     no_broker,
     without_secrets,
 )
+from dbt_spark_cdc.whole_file import sync
 
 EVENTS = ("key", "value", "_commit_version", "_commit_timestamp", "_position")
 LOG = (
@@ -250,7 +251,9 @@ def publish(folder: Path, written: Sequence[Written]) -> None:
     """
     for file in written:
         os.replace(folder / file.partial, folder / file.name)
-    _keep_names(folder)
+    # The disk has the names before the log says that the files are there.
+    if os.name != "nt":  # which opens no folder
+        sync(folder)
 
 
 def _write_files(folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -284,17 +287,6 @@ def _write_partial(folder: Path, name: str, values: Iterable[str]) -> Written:
         partial.unlink(missing_ok=True)
         raise
     return Written(name, partial.name, events, size, digest.hexdigest())
-
-
-def _keep_names(folder: Path) -> None:
-    """Has the disk keep the names before the log says that the files are there."""
-    if os.name == "nt":  # which opens no folder
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _local_folder(session: Any, folder: Any) -> Path | None:

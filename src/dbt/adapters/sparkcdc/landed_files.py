@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbt_spark_cdc.whole_file import sync
+
 BESIDE = ".cdc_erased"
 UNFINISHED = ".cdc_writing"
 # What files are packed with elsewhere. Read as text they would be lines of noise.
@@ -189,7 +191,7 @@ def write_beside(file: Path, lines: Collection[str]) -> None:
     unfinished.chmod(stat.st_mode & 0o7777)
     os.utime(unfinished, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     unfinished.replace(beside(file))
-    _sync(file.parent)
+    sync(file.parent)
 
 
 def take_place(folder: Path) -> int:
@@ -209,17 +211,9 @@ def take_place(folder: Path) -> int:
         else:  # the file first: without what is beside it, it would be landed or reported
             gone += file.is_file()
             file.unlink(missing_ok=True)
-            _sync(file.parent)
+            sync(file.parent)
             written.unlink()
-        _sync(file.parent)
+        sync(file.parent)
     for unfinished in folder.glob(f"*/.*{UNFINISHED}"):
         unfinished.unlink()
     return gone
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
