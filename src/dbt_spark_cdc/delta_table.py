@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from dbt.adapters.sparkcdc.delta_log import COMMIT, STAGED
+from dbt.adapters.sparkcdc.delta_log import STAGED, commit_versions
 from dbt.adapters.sparkcdc.places import local_folder
 from pyarrow import parquet
 
@@ -205,7 +205,7 @@ def read_table(folder: Path, commits: int = COMMITS_READ) -> DeltaTable | None:
 
 
 def _replayed(folder: Path, log: Path, names: list[str], limit: int) -> DeltaTable | None:
-    versions = sorted(int(match[1]) for match in map(COMMIT.fullmatch, names) if match)
+    versions = sorted(commit_versions(names))
     start, parts = _newest_checkpoint(names)
     if not versions and start is None:
         return None

@@ -65,8 +65,7 @@ def newest_commits(folder: Place, limit: int) -> list[dict[str, Any]] | None:
         names = [path.name for path in log.iterdir()]
         if any(staged in names and any((log / staged).iterdir()) for staged in STAGED):
             return None
-        versions = sorted((int(m[1]) for m in map(COMMIT.fullmatch, names) if m), reverse=True)
-        newest = versions[:limit]
+        newest = sorted(commit_versions(names), reverse=True)[:limit]
         if not newest or newest != list(range(newest[0], newest[0] - len(newest), -1)):
             return None
         return [_commit(folder, version) for version in newest]
@@ -99,6 +98,15 @@ def table_bytes(folder: Place, version: int) -> int | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return size if isinstance(size, int) else None
+
+
+def commit_versions(names: Iterable[str]) -> list[int]:
+    """Returns the versions whose commits are among the files of a log, in no order.
+
+    Args:
+        names: Names of files.
+    """
+    return [int(found[1]) for found in map(COMMIT.fullmatch, names) if found]
 
 
 def _checksum(folder: Place, version: int) -> Any:
@@ -260,7 +268,7 @@ def appended(
     """
     try:
         log = folder / "_delta_log"
-        newest = max(int(m[1]) for m in map(COMMIT.fullmatch, (p.name for p in log.iterdir())) if m)
+        newest = max(commit_versions(path.name for path in log.iterdir()))
         if not 0 <= newest - version <= MOST_COMMITS_READ:
             return None
         read = _appends if table is not None else _appends.__wrapped__
@@ -345,7 +353,7 @@ def first_change(folder: Place, wanted: int) -> int | None:
     """
     try:
         names = [path.name for path in (folder / "_delta_log").iterdir()]
-        newest = max(int(m[1]) for m in map(COMMIT.fullmatch, names) if m)
+        newest = max(commit_versions(names))
         first = 0
         if f"{0:020}.json" not in names:
             # Changes are read on top of a version that a checkpoint gives.
