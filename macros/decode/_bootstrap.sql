@@ -157,7 +157,7 @@ snapshot_events as (
 {#- What a checkpoint says of the snapshot: which copy it is, if this is known, and as what it was declared. -#}
 {% macro _bootstrap_position(d) -%}
     {%- set copy = cdc._bootstrap_of(d, d.relation) -%}
-    {{ return({"bootstrap": [cdc._table_id(copy | string), cdc._bootstrap_mark(d)]} if copy else {}) }}
+    {{ return({"bootstrap": [cdc._table_id(copy), cdc._bootstrap_mark(d)]} if copy else {}) }}
 {%- endmacro %}
 
 

@@ -27,7 +27,7 @@
 
 
 {% macro sparkcdc__table_id(relation) -%}
-    {{ return(adapter.table_id(relation)) }}
+    {{ return(adapter.table_id(relation | string)) }}
 {%- endmacro %}
 
 
