@@ -88,7 +88,7 @@ from {{ "founded_events" if finds_orphans else "arrived_events" }}
 
 
 {#- The CTEs that _versions reads, of all events up to where a first build reads. -#}
-{% macro _all_events(spec, until=none) -%}
+{% macro _all_events(spec, until) -%}
 new_events as (
     {{ cdc._new_events(dict(spec, reads_all=true), until=until) | indent(4) }}
 ),

@@ -190,7 +190,7 @@
     A condition that is true of what arrived in a window.
       amended   the arrivals of the amendments to read, from one and up to another; without a window all others are left out
 -#}
-{% macro _is_new_row(arrival, read_from=none, read_to=none, amended=none) -%}
+{% macro _is_new_row(arrival, read_from, read_to=none, amended=none) -%}
     {%- set bounds = [] -%}
     {%- if read_from is not none -%}{%- do bounds.append(arrival ~ " > " ~ cdc._number(read_from)) -%}{%- endif -%}
     {%- if read_to is not none -%}{%- do bounds.append(arrival ~ " <= " ~ cdc._number(read_to)) -%}{%- endif -%}
@@ -204,7 +204,7 @@
 
 
 {#- The raw rows of a declared table between two arrivals. -#}
-{% macro _from_new_rows(d, read_from=none, read_to=none) -%}
+{% macro _from_new_rows(d, read_from, read_to=none) -%}
     {{ return("from " ~ d.relation ~ " where " ~ ("(" ~ d.where ~ ") and " if d.where else "")
         ~ cdc._is_new_row("(" ~ d.arrival ~ ")", read_from, read_to)) }}
 {%- endmacro %}
