@@ -73,7 +73,6 @@ class Slot:
 
     plugin: str | None
     database: str | None
-    active_pid: int | None
     wal_status: str | None
     reason: str | None
     confirmed: int | None
@@ -224,7 +223,7 @@ def read_slot(connection: psycopg.Connection, name: str) -> Slot | None:
     """Returns the slot of a name, or None."""
     row = connection.execute(
         """
-        select plugin::text, database::text, active_pid, wal_status,
+        select plugin::text, database::text, wal_status,
             coalesce(to_jsonb(s)->>'invalidation_reason', case when
                 to_jsonb(s)->>'conflicting' = 'true' then 'a conflict with recovery' end),
             confirmed_flush_lsn::text, restart_lsn::text
@@ -232,7 +231,7 @@ def read_slot(connection: psycopg.Connection, name: str) -> Slot | None:
         """,
         (name,),
     ).fetchone()
-    return Slot(*row[:5], *(at and parse_lsn(at) for at in row[5:])) if row else None
+    return Slot(*row[:4], *(at and parse_lsn(at) for at in row[4:])) if row else None
 
 
 def server_position(connection: psycopg.Connection) -> int:

@@ -30,7 +30,7 @@ NONE = Options("", "shop", (), Path("landing"))
 SNAPSHOT, CREATE = replace(NONE, snapshot=True), replace(NONE, create_slot=True)
 BEGUN = State("shop", "7", "app", ())
 AT_9 = replace(BEGUN, position=9)
-SLOT = Slot("wal2json", "app", None, "reserved", None, 9)
+SLOT = Slot("wal2json", "app", "reserved", None, 9)
 
 
 def step(state: State | None, slot: Slot | None, options: Options, at: int = 100) -> str:
