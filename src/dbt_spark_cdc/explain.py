@@ -217,8 +217,8 @@ def explain_row(
     project: Project,
     found: TableStatus,
     key: Mapping[str, str],
-    profiles: Path | None = None,
-    target: str | None = None,
+    profiles: Path | None,
+    target: str | None,
 ) -> Row:
     """Asks Spark, through dbt, for the events and versions of a row.
 

@@ -508,7 +508,7 @@ def dbt_result(arguments: list[str], root: Path, profiles: Path | None, target: 
     return outcome.result
 
 
-def read_last_run(path: Path, target: str | None = None) -> LastRun | None:
+def read_last_run(path: Path, target: str | None) -> LastRun | None:
     """Reads what dbt did last.
 
     Args:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from dbt_common.exceptions import DbtBaseException
 
 from dbt_spark_cdc.project import BadProject, load_credentials
-from dbt_spark_cdc.sample import RECORDS, Sample, Unreadable, unfolded
+from dbt_spark_cdc.sample import Sample, Unreadable, unfolded
 
 if TYPE_CHECKING:
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 
 
 def read_table(
-    name: str, project: Path, profiles: Path | None, target: str | None, limit: int = RECORDS
+    name: str, project: Path, profiles: Path | None, target: str | None, limit: int
 ) -> Sample:
     """Reads the first rows of a table.
 
@@ -44,7 +44,7 @@ def read_table(
     return first_rows(name, credentials, limit)
 
 
-def first_rows(name: str, credentials: SparkCdcCredentials, limit: int = RECORDS) -> Sample:
+def first_rows(name: str, credentials: SparkCdcCredentials, limit: int) -> Sample:
     """Reads the first rows of a table through a Spark of this process, or a Connect server.
 
     Args:
