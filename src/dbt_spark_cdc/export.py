@@ -215,6 +215,9 @@ def write_partials(lines: DataFrame, folder: Path, parts: Mapping[int, int]) -> 
 
     Returns:
         The files, in the order of their names.
+
+    Raises:
+        RuntimeError: Spark has divided a file between two tasks.
     """
     part: Column = F.lit(0)
     for number, files in parts.items():

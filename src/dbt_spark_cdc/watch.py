@@ -203,6 +203,9 @@ class DbtProject:
         """Returns the present state of the declared source tables that the selected nodes read.
 
         It is None where only Spark knows.
+
+        Raises:
+            InputsUnknown: A dbt command that has to run before failed.
         """
         if self.first:
             outcome = run_dbt(["build", *self.place, "--select", *self.first], None, self._parse())

@@ -30,12 +30,23 @@ def parse_lsn(text: str) -> int:
 
 
 def format_lsn(position: int) -> str:
-    """Prints a position as PostgreSQL does."""
+    """Prints a position as PostgreSQL does.
+
+    Args:
+        position: The number of bytes of log before it.
+    """
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 def microseconds(text: str) -> int:
-    """Returns the microseconds from 2000 to a time that PostgreSQL prints in UTC."""
+    """Returns the microseconds from 2000 to a time that PostgreSQL prints in UTC.
+
+    Args:
+        text: Such as `2026-01-31 12:00:00.5+00`.
+
+    Raises:
+        ValueError: It is no such time.
+    """
     found = _TIME.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is not a time in UTC")

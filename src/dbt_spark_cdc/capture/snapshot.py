@@ -57,6 +57,9 @@ def rows(connection: psycopg.Connection, table: Table, time: str) -> Iterator[by
 
     Yields:
         A line a row, without its end.
+
+    Raises:
+        Misconfigured: The table holds text that is not UTF-8.
     """
     columns, key = _columns(connection, table.oid)
     head = f'{{"action":"I","timestamp":{_text(time)},"lsn":"'

@@ -84,7 +84,15 @@ class Stream:
         return NewSlot(parse_lsn(position), snapshot)
 
     def start(self, position: int, plugin_options: Mapping[str, str]) -> None:
-        """Begins to receive what was committed after a position."""
+        """Begins to receive what was committed after a position.
+
+        Args:
+            position: The position.
+            plugin_options: The options of wal2json.
+
+        Raises:
+            CaptureProblem: The server refuses to.
+        """
         values = (f"\"{name}\" '{_escaped(value)}'" for name, value in plugin_options.items())
         command = (
             f'START_REPLICATION SLOT "{self._slot}" LOGICAL {format_lsn(position)} '
@@ -96,6 +104,9 @@ class Stream:
 
     def receive(self, seconds: float) -> Message | None:
         """Returns the next message, or None where none comes in time.
+
+        Args:
+            seconds: How long to wait for it.
 
         Raises:
             CaptureProblem: The server has ended the stream, or the connection is lost.
@@ -119,6 +130,11 @@ class Stream:
 
     def confirm(self, received: int, durable: int, wants_reply: bool = False) -> None:
         """Tells the server what has arrived and what is on the disk.
+
+        Args:
+            received: The position up to which everything has arrived.
+            durable: The position up to which everything is on the disk.
+            wants_reply: Whether the server is to answer at once.
 
         Raises:
             CaptureProblem: The connection is lost.

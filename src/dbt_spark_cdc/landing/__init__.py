@@ -48,6 +48,9 @@ def land(dbt: Any, session: Any, folder: str, raw: str) -> DataFrame:
 
     Returns:
         Rows to append to the log: one for each file that was landed or has to be reported.
+
+    Raises:
+        RuntimeError: Delta does not write to the raw table, which somebody restored or changed.
     """
     # Short statements take longer to compile than to run.
     with scoped(session, INTERPRETED):

@@ -118,6 +118,9 @@ class SparkCdcAdapter(
         Args:
             parsed_model: The model as dbt knows it.
             compiled_code: What to run.
+
+        Raises:
+            DbtRuntimeError: The model failed, or the server that runs it is gone.
         """
         handle = self._handle
         handle.columns.clear()
@@ -179,7 +182,7 @@ class SparkCdcAdapter(
         Args:
             name: What is asked; the same name is the same answer.
             ask: A macro.
-            arguments: Its arguments.
+            *arguments: Its arguments.
 
         Returns:
             What the macro returned.
