@@ -22,37 +22,7 @@
     {%- endif -%}
 
     {%- set names = d.columns | map(attribute="name") | list -%}
-    {%- if not names + (d.withheld | map(attribute="name") | list) -%}
-        {%- do problems.append(at ~ "no columns. List them under `columns:` with `name` and `data_type`.") -%}
-    {%- endif -%}
-    {%- set seen = [] -%}
-    {%- for column in d.columns -%}
-        {%- if column.name | lower in seen -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is listed twice (names in Spark are not case-sensitive)."
-                ~ " Keep one.") -%}
-        {%- endif -%}
-        {%- do seen.append(column.name | lower) -%}
-        {%- if cdc._is_reserved(column.name) -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a name that the package uses itself. Leave it out"
-                ~ " with `except_columns`, or rename it where the events are written.") -%}
-        {%- endif -%}
-        {%- if modules.re.search("[ ,;{}()\n\t=`]", column.name) -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not allow in names (blank,"
-                ~ " tab, line break or one of , ; { } ( ) = `). Declare a view of the raw table that gives it another name.") -%}
-        {%- endif -%}
-        {%- if not column.type -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has no data_type. Declare a Spark type.") -%}
-        {%- elif not cdc._is_spark_type(column.type) -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has the data_type `" ~ column.type ~ "`, which Spark does"
-                ~ " not have. Use a Spark SQL type such as bigint, string, decimal(12,2), timestamp or date.") -%}
-        {%- elif "" in (cdc._struct_fields(column.type) or {}).values() -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ". Write the fields of a"
-                ~ " struct with a colon: struct<name: type>.") -%}
-        {%- elif column.type.startswith("map<") or column.type == "variant" -%}
-            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ", which Spark cannot compare."
-                ~ " Declare it as string (JSON text) or struct.") -%}
-        {%- endif -%}
-    {%- endfor -%}
+    {%- do problems.extend(cdc._column_problems(d, at)) -%}
 
     {%- if given.get("keys") is none and "keys" not in given -%}
         {%- do problems.append(at ~ "no `keys`. Name the columns of the key, or write `keys: []` for a table without one.") -%}
@@ -100,21 +70,48 @@
                 ~ " Choose another name.") -%}
         {%- endfor -%}
     {%- endif -%}
-    {%- if d.key_changes is sameas true -%}
-        {%- for option, clash, why in [
-            ("keys: []", d.keyless, "a row without a key has none that changes"),
-            ("history: false", not d.history, "the history is what follows a row through its keys"),
-            ("insert_only", d.insert_only, "rows that are only inserted keep their key"),
-            ("batch_order", d.batch_order, "the history reads the resolver's runs, not the source's batches"),
-            ("format: " ~ d.format, d.traits.columns, "it carries no old key"),
-        ] if clash -%}
-            {%- do problems.append(at ~ "`key_changes` cannot be combined with `" ~ option ~ "`: " ~ why
-                ~ ". Remove one of the two.") -%}
-        {%- endfor -%}
-    {%- endif -%}
+    {%- do problems.extend(cdc._key_change_problems(d, at)) -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
         {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}
     {%- endif -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- Columns whose names or types Spark, Delta or the package cannot take. -#}
+{% macro _column_problems(d, at) -%}
+    {%- set problems = [] -%}
+    {%- if not d.columns and not d.withheld -%}
+        {%- do problems.append(at ~ "no columns. List them under `columns:` with `name` and `data_type`.") -%}
+    {%- endif -%}
+    {%- set seen = [] -%}
+    {%- for column in d.columns -%}
+        {%- if column.name | lower in seen -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is listed twice (names in Spark are not case-sensitive)."
+                ~ " Keep one.") -%}
+        {%- endif -%}
+        {%- do seen.append(column.name | lower) -%}
+        {%- if cdc._is_reserved(column.name) -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a name that the package uses itself. Leave it out"
+                ~ " with `except_columns`, or rename it where the events are written.") -%}
+        {%- endif -%}
+        {%- if modules.re.search("[ ,;{}()\n\t=`]", column.name) -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has a character that Delta does not allow in names (blank,"
+                ~ " tab, line break or one of , ; { } ( ) = `). Declare a view of the raw table that gives it another name.") -%}
+        {%- endif -%}
+        {%- if not column.type -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has no data_type. Declare a Spark type.") -%}
+        {%- elif not cdc._is_spark_type(column.type) -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` has the data_type `" ~ column.type ~ "`, which Spark does"
+                ~ " not have. Use a Spark SQL type such as bigint, string, decimal(12,2), timestamp or date.") -%}
+        {%- elif "" in (cdc._struct_fields(column.type) or {}).values() -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ". Write the fields of a"
+                ~ " struct with a colon: struct<name: type>.") -%}
+        {%- elif column.type.startswith("map<") or column.type == "variant" -%}
+            {%- do problems.append(at ~ "column `" ~ column.name ~ "` is a " ~ column.type ~ ", which Spark cannot compare."
+                ~ " Declare it as string (JSON text) or struct.") -%}
+        {%- endif -%}
+    {%- endfor -%}
     {{ return(problems) }}
 {%- endmacro %}
 
@@ -143,6 +140,26 @@
             {%- do problems.append(at ~ "`renames`: `" ~ name ~ "` is a key column, and with `key_changes` the resolver's table"
                 ~ " has it by its former name. Keep that name in the declaration.") -%}
         {%- endif -%}
+    {%- endfor -%}
+    {{ return(problems) }}
+{%- endmacro %}
+
+
+{#- What `key_changes` cannot be combined with. -#}
+{% macro _key_change_problems(d, at) -%}
+    {%- if d.key_changes is not sameas true -%}
+        {{ return([]) }}
+    {%- endif -%}
+    {%- set problems = [] -%}
+    {%- for option, clash, why in [
+        ("keys: []", d.keyless, "a row without a key has none that changes"),
+        ("history: false", not d.history, "the history is what follows a row through its keys"),
+        ("insert_only", d.insert_only, "rows that are only inserted keep their key"),
+        ("batch_order", d.batch_order, "the history reads the resolver's runs, not the source's batches"),
+        ("format: " ~ d.format, d.traits.columns, "it carries no old key"),
+    ] if clash -%}
+        {%- do problems.append(at ~ "`key_changes` cannot be combined with `" ~ option ~ "`: " ~ why
+            ~ ". Remove one of the two.") -%}
     {%- endfor -%}
     {{ return(problems) }}
 {%- endmacro %}
