@@ -161,7 +161,10 @@ def describe(
             project = project_dir.resolve()
             sample = read_table(file_or_table, project, profiles_dir, target, limit)
         else:
-            raise Unreadable(f"{file_or_table} is neither a file nor the name of a table.")
+            raise Unreadable(
+                f"{file_or_table} is neither a file nor the name of a table. Correct the path, or "
+                "name a table as SCHEMA.TABLE."
+            )
     except Unreadable as exc:
         _stop(str(exc))
     found = recognise(sample)

@@ -247,7 +247,8 @@ class Project:
         if len(found) == 1:
             return next(iter(found.values()))
         if found:
-            raise BadProject(f"{name} is read by several tables: {', '.join(sorted(found))}.")
+            several = ", ".join(sorted(found))
+            raise BadProject(f"{name} is read by several tables: {several}. Name one of them.")
         near = get_close_matches(name.lower(), [n for n in names if ("." in n) == ("." in name)])
         known = sorted({table.name for table in self.tables()})
         if not known:

@@ -25,6 +25,7 @@ _OTHER_KINDS = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
 }
+_REMEDY = "Name a file of events in one of these formats, or load it into a table and name that."
 _FLAGS = {"I", "U", "D", "T"}
 
 
@@ -287,12 +288,12 @@ def _json_or_none(text: str) -> Any:
 
 def _csv(file: Path, text: str, limit: int) -> Sample:
     if "\0" in text[:1000]:
-        raise Unreadable(f"{file} is neither Parquet, JSON nor CSV.")
+        raise Unreadable(f"{file} is neither Parquet, JSON nor CSV. {_REMEDY}")
     first = text.lstrip("\r\n").partition("\n")[0].rstrip()
     delimiter = max(",;\t|", key=first.count)
     if delimiter not in first:
         raise Unreadable(
-            f"{file} is neither Parquet, JSON nor CSV: its first line is `{first[:60]}`."
+            f"{file} is neither Parquet, JSON nor CSV: its first line is `{first[:60]}`. {_REMEDY}"
         )
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]

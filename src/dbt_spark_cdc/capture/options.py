@@ -87,14 +87,20 @@ class Options:
         """
         name = self.folder_name.replace("{schema}", schema).replace("{table}", table)
         if "/" in name or "\0" in name:
-            raise ValueError(f"the folder {name!r} of {schema}.{table} cannot have a slash")
+            raise ValueError(
+                f"the folder {name!r} of {schema}.{table} cannot have a slash: choose another with "
+                "--folder-name"
+            )
         if name.startswith(("_", ".")) or name.endswith("._COPYING_"):
             raise ValueError(
                 f"the landing model ignores the folder {name!r} of {schema}.{table}: choose "
                 "another with --folder-name, such as 't-{table}'"
             )
         if len(name.encode()) > 255:
-            raise ValueError(f"the folder {name!r} of {schema}.{table} has a name over 255 bytes")
+            raise ValueError(
+                f"the folder {name!r} of {schema}.{table} has a name over 255 bytes: choose a "
+                "shorter one with --folder-name"
+            )
         return name
 
 

@@ -373,7 +373,7 @@ def next_step(
     if state and state.slot != name:
         raise Misconfigured(
             f"{options.into} holds the files of the slot {state.slot}, not of {name}. A folder is "
-            "filled by one slot."
+            "filled by one slot: name another folder with --into."
         )
     if slot and slot.plugin != PLUGIN:
         raise Misconfigured(
@@ -383,7 +383,7 @@ def next_step(
     if slot and slot.database != database:
         raise Misconfigured(
             f"The slot {name} is of the database {slot.database}, and the connection is to "
-            f"{database}."
+            f"{database}. Name another slot, or connect to that database."
         )
     if state is None or state.position is None:
         return _first_step(state, slot, options)

@@ -128,7 +128,10 @@ def append(rows: DataFrame, raw: str, number: int, previous: int) -> None:
         .saveAsTable(raw)
     )
     if session.conf.get(LAST_COMMIT, None) is None:
-        raise RuntimeError(f"another run has landed batch {number} of {raw} at the same time")
+        raise RuntimeError(
+            f"another run has landed batch {number} of {raw} at the same time: run the model again,"
+            " and one run at a time"
+        )
 
 
 def land_again(session: Any, raw: str, decoder: Decoder, number: int, last: int) -> bool:
