@@ -146,6 +146,9 @@ events as (
     {%- set appended = adapter.appended(d.relation, split.raw_version, d.arrival, checkpoint.read_to) -%}
     {%- set is_whole = appended and not appended.is_behind(checkpoint.read_to) -%}
     {%- if is_whole and cdc._other_commits(d) == split.others -%}
+        {%- set position = dict(checkpoint) -%}
+        {%- for name in ["at", "written_at", "split"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
+        {%- do cdc._commit_position(relation, position, checkpoint.at) -%}
         {{ return(none) }}
     {%- endif -%}
     {%- do log(
@@ -168,4 +171,18 @@ events as (
         {{ spark__create_table_as(false, relation, query) }}
     {%- endcall -%}
     {%- do persist_docs(relation, node) -%}
+{%- endmacro %}
+
+
+{#-
+    The newest checkpoint of a table. A load that was killed before it checked its split is checked first, for a key may have two
+    rows.
+-#}
+{% macro _checked_checkpoint(relation, node) -%}
+    {%- set checkpoint = cdc._read_checkpoint(relation) -%}
+    {%- if not checkpoint.get("split") -%}
+        {{ return(checkpoint) }}
+    {%- endif -%}
+    {%- do cdc._check_split(relation, node) -%}
+    {{ return(cdc._read_checkpoint(relation)) }}
 {%- endmacro %}

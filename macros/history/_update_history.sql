@@ -15,7 +15,7 @@
     {%- do cdc._clear_checkpoint() -%}
     {%- set spec = cdc._history_spec(node) -%}
     {%- do cdc._keep_format_properties(node, spec.relation) -%}
-    {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+    {%- set checkpoint = cdc._checked_checkpoint(spec.relation, node) -%}
     {%- if "fingerprint" not in checkpoint -%}
         {#- A clone has the properties of the table in whose place it is, and versions of its own: its final table must not take
             them for the next ones. -#}

@@ -14,7 +14,7 @@
     {%- endif -%}
     {%- set spec = cdc._lives_spec(node) -%}
     {%- do cdc._keep_format_properties(node, spec.relation) -%}
-    {%- set checkpoint = cdc._read_checkpoint(spec.relation) -%}
+    {%- set checkpoint = cdc._checked_checkpoint(spec.relation, node) -%}
     {%- set window = cdc._read_window(spec, checkpoint, node) -%}
     {%- if window.nothing_new -%}
         {%- do cdc._note_nothing_new(spec.relation, window, checkpoint) -%}

@@ -20,13 +20,31 @@
             {#- Maintenance can only have picked up what a run that failed left in the session. -#}
             {%- set is_written = commit["operation"] == "SET TBLPROPERTIES" or commit["operation"] not in cdc._maintenance() -%}
             {%- if is_written and checkpoint -%}
-                {{ return(dict(checkpoint, at=at.at, written_at=commit["version"])) }}
+                {%- set found = cdc._unseen_replay(relation, checkpoint, commit["version"])
+                    or dict(checkpoint, written_at=commit["version"]) -%}
+                {{ return(dict(found, at=at.at)) }}
             {%- elif commit["operation"] not in cdc._maintenance() -%}
                 {{ return(at) }}
             {%- endif -%}
         {%- endfor -%}
     {%- endfor -%}
     {{ return(at) }}
+{%- endmacro %}
+
+
+{#-
+    The checkpoint with which `cdc_replay` has set a table back beside a build that had read an older one (its `base`) and has
+    committed since. None where there is no such.
+-#}
+{% macro _unseen_replay(relation, checkpoint, version) -%}
+    {%- set base = checkpoint.get("base") -%}
+    {%- if base is not none and base < version - 1 -%}
+        {%- for commit in cdc._commits_since(relation, base).commits if commit["version"] < version -%}
+            {%- set other = cdc._checkpoint_of(commit, relation) -%}
+            {%- if other.get("set_back") -%}{{ return(dict(other, written_at=commit["version"])) }}{%- endif -%}
+        {%- endfor -%}
+    {%- endif -%}
+    {{ return(none) }}
 {%- endmacro %}
 
 
@@ -99,11 +117,7 @@
     of a write without rows.
 -#}
 {% macro _commit_checkpoint(relation, position, last) -%}
-    {%- set moved = [] -%}
-    {%- for name, value in position.items() if name != "run" and last.get(name) != value -%}
-        {%- do moved.append(name) -%}
-    {%- endfor -%}
-    {%- if not moved -%}
+    {%- if not cdc._says_more(position, last) -%}
         {{ return(none) }}
     {%- endif -%}
     {%- set is_committed = cdc._commit_position(relation, position, last.at) -%}
@@ -115,14 +129,24 @@
 {%- endmacro %}
 
 
+{#- Whether a checkpoint says more than the last one. What a run did is none of that. -#}
+{% macro _says_more(position, last) -%}
+    {%- for name, value in position.items() if name != "run" and last.get(name) != value -%}{{ return(true) }}{%- endfor -%}
+    {{ return(false) }}
+{%- endmacro %}
+
+
 {#-
     Notes what a run that found nothing new was asked for: another declaration, or a raw table that somebody else has committed to.
-    The next run would look for new events again.
+    The next run would look for new events again. Beside another writer nothing is noted: that costs this one look.
 -#}
 {% macro _note_nothing_new(relation, window, checkpoint) -%}
     {%- set position = dict(checkpoint, **window.position) -%}
-    {%- for name in ["at", "written_at", "part"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
-    {%- do cdc._commit_checkpoint(relation, position, checkpoint) -%}
+    {%- for name in ["at", "written_at", "part", "split", "set_back"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
+    {%- if cdc._says_more(position, checkpoint) and not cdc._writes_since(relation, checkpoint.at)
+        and cdc._commit_position(relation, position, checkpoint.at) -%}
+        {%- do cdc._refuse_foreign_writes(relation, checkpoint.at) -%}
+    {%- endif -%}
 {%- endmacro %}
 
 
@@ -136,16 +160,34 @@
 
 
 {#-
-    The commit of a checkpoint alone. Returns whether it was made: Iceberg makes none where somebody wrote since a version.
+    The commit of a checkpoint alone. Returns whether it was made: none is made where `cdc_replay` has set the table back since a
+    version, and of Iceberg's tables where somebody wrote since then.
       version   none for a checkpoint that says of no row that it was read
 -#}
 {% macro _commit_position(relation, position, version=none) -%}
+    {{ return(adapter.dispatch("commit_position", "cdc")(relation, dict(position, base=version), version)) }}
+{%- endmacro %}
+
+
+{% macro default__commit_position(relation, position, version) -%}
+    {%- do cdc._commit_with_checkpoint(relation, position, "SET TBLPROPERTIES", cdc._checkpoint_statement(relation)) -%}
+    {{ return(true) }}
+{%- endmacro %}
+
+
+{% macro sparkcdc__commit_position(relation, position, version) -%}
     {%- if cdc._is_iceberg(relation) -%}
         {{ return(adapter.commit_checkpoint(relation | string, cdc._checkpoint_text(relation, position), version)) }}
     {%- endif -%}
-    {%- do cdc._commit_with_checkpoint(relation, position, "SET TBLPROPERTIES",
-        "alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") -%}
-    {{ return(true) }}
+    {{ return(adapter.commit_position(
+        relation | string, cdc._checkpoint_statement(relation), cdc._checkpoint_text(relation, position, "SET TBLPROPERTIES"), version
+    )) }}
+{%- endmacro %}
+
+
+{#- A statement whose commit changes no row of a Delta table. -#}
+{% macro _checkpoint_statement(relation) -%}
+    {{ return("alter table " ~ relation ~ " set tblproperties ('cdc.checkpoint' = " ~ cdc._literal(invocation_id) ~ ")") }}
 {%- endmacro %}
 
 
@@ -208,14 +250,18 @@
 
 {#-
     The versions since another one in which somebody wrote rows; maintenance writes none. What the log has lost may have.
-      by_builds   whether those of this package's builds count, too, which leave a checkpoint
+      by_builds   whether those of this package's builds count, too, which leave a checkpoint, and those in which `cdc_replay` has
+                  set the table back
 -#}
 {% macro _writes_since(relation, version, by_builds=true) -%}
     {%- set writes = [] -%}
     {%- set later = cdc._commits_since(relation, version) -%}
-    {%- for commit in later.commits if commit["operation"] not in cdc._maintenance()
-        and (by_builds or not cdc._checkpoint_of(commit, relation)) -%}
-        {%- do writes.append(commit["version"]) -%}
+    {%- for commit in later.commits -%}
+        {%- set checkpoint = cdc._checkpoint_of(commit, relation) -%}
+        {%- set writes_rows = commit["operation"] not in cdc._maintenance() and (by_builds or not checkpoint) -%}
+        {%- if writes_rows or (by_builds and checkpoint.get("set_back")) -%}
+            {%- do writes.append(commit["version"]) -%}
+        {%- endif -%}
     {%- endfor -%}
     {#- Commits that the log has no more may have written. -#}
     {%- if not later.are_all -%}

@@ -5,9 +5,10 @@
 {%- endmacro %}
 
 
-{#- Whether a table was made of this fingerprint. -#}
+{#- Whether a table was made of this fingerprint, and nothing about that is still to be checked, see `_check_split`. -#}
 {% macro _has_fingerprint(relation, fingerprint) -%}
-    {{ return(fingerprint is not none and cdc._read_checkpoint(relation).get("fingerprint") == fingerprint) }}
+    {%- set checkpoint = cdc._read_checkpoint(relation) if fingerprint is not none else {} -%}
+    {{ return(fingerprint is not none and checkpoint.get("fingerprint") == fingerprint and not checkpoint.get("split")) }}
 {%- endmacro %}
 
 

@@ -115,7 +115,7 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
-    {%- if checkpoint.get("read_to") is none -%}
+    {%- if checkpoint.get("read_to") is none or checkpoint.get("split") -%}
         {{ return(none) }}
     {%- endif -%}
     {{ return({"target": target, "declaration": d, "checkpoint": checkpoint}) }}

@@ -17,7 +17,8 @@
       write.few          whether the changes are few
 -#}
 {% macro _write_changes(spec, write) -%}
-    {{ return(adapter.dispatch("write_changes", "cdc")(spec, write)) }}
+    {%- set position = dict(write.position, base=write.version) -%}
+    {{ return(adapter.dispatch("write_changes", "cdc")(spec, dict(write, position=position))) }}
 {%- endmacro %}
 
 

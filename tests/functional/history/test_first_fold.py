@@ -12,6 +12,7 @@ from dbt.adapters.sparkcdc.cursor import Cursor
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.changes import Changes, events_of
+from tests.functional.history.test_crash import PowerCut
 from tests.functional.oracle import Event
 
 pytestmark = pytest.mark.extended
@@ -146,3 +147,36 @@ class TestNoKeyIsFolded(Large):
         self.put(project, 3, late)
         run_dbt(["build"])
         self.check(project, events + late)
+
+
+class TestKilledBeforeTheCheck(Large):
+    @pytest.mark.usefixtures("changes")
+    def test_a_key_that_got_a_second_event(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The table is created, and the process ends before it looks who wrote meanwhile."""
+        events = inserts(range(100, 110))
+        self.put(project, 1, events)
+        second = {
+            table: event._replace(position=1000 + event.id, op="U", a="later")
+            for table, event in zip(TABLES, list(events), strict=False)
+        }
+        execute = Cursor.execute
+
+        def ending(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            match = CREATES.match(sql)
+            event = second.pop(match[3], None) if match else None
+            if event:
+                events.append(event)
+                self.put(project, 1, [event])
+            execute(cursor, sql, bindings)
+            if event:
+                raise PowerCut(sql)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", ending)
+            run_dbt(["build"], expect_pass=False)
+        # With nothing else to read.
+        run_dbt(["build"])
+        assert not second
+        self.check(project, events)

@@ -204,6 +204,21 @@ def test_who_wrote() -> None:
 
 
 @pytest.mark.parametrize(
+    ("metadata", "sets_back"),
+    [
+        (None, False),
+        ("by hand", False),
+        ("[]", False),
+        ('{"read_to": 3}', False),
+        ('{"read_to": 0, "set_back": true}', True),
+    ],
+)
+def test_a_replay_counts_as_a_write(metadata: str | None, sets_back: bool) -> None:
+    commit = {"version": 2, "operation": "SET TBLPROPERTIES", "userMetadata": metadata}
+    assert written_alone([commit], 1, "ours", ["SET TBLPROPERTIES"]) == (False, sets_back)
+
+
+@pytest.mark.parametrize(
     ("files", "size", "pays"), [(50, 5_000_000, True), (49, 5_000_000, False), (90, 2**32, False)]
 )
 def test_small_files_are_compacted(tmp_path: Path, files: int, size: int, pays: bool) -> None:

@@ -117,7 +117,10 @@ def _checksum(folder: Place, version: int) -> Any:
 def written_alone(
     commits: Iterable[Mapping[str, Any]], version: int, checkpoint: str, maintenance: Iterable[str]
 ) -> tuple[bool, bool]:
-    """Returns whether a commit of ours is there, and whether somebody else wrote rows as well.
+    """Returns whether a commit of ours is there, and whether somebody else wrote as well.
+
+    What counts is rows, and that `cdc_replay` has set the table back: what our rows were computed
+    from is not what is to be read then.
 
     Args:
         commits: The newest commits, as of `newest_commits`.
@@ -130,9 +133,23 @@ def written_alone(
     others = [
         commit
         for commit in later
-        if commit["userMetadata"] != checkpoint and commit["operation"] not in set(maintenance)
+        if commit["userMetadata"] != checkpoint
+        and (commit["operation"] not in set(maintenance) or sets_back(commit))
     ]
     return bool(ours), bool(others)
+
+
+def sets_back(commit: Mapping[str, Any]) -> bool:
+    """Returns whether a commit has the next build read again what was read before.
+
+    Args:
+        commit: One of `newest_commits`.
+    """
+    try:
+        checkpoint = json.loads(commit["userMetadata"] or "{}")
+    except ValueError:  # the words of another program
+        return False
+    return isinstance(checkpoint, dict) and bool(checkpoint.get("set_back"))
 
 
 def last_write(folder: Place, maintenance: Collection[str]) -> str | None:

@@ -296,6 +296,7 @@
         "once": adapter.once,
         "is_iceberg": adapter.is_iceberg,
         "cache_added": adapter.cache_added,
+        "commit_position": adapter_commit_position,
         "create_schema": adapter_create_schema,
         "drop_relation": adapter_drop_relation,
         "drop_steps": adapter_drop_steps,
@@ -315,6 +316,12 @@
 
 {% macro noted(title, text) -%}
     {%- do model.setdefault("statements", []).append([title, text]) -%}
+{%- endmacro %}
+
+
+{% macro adapter_commit_position(table, sql, checkpoint, version) -%}
+    {%- do noted("in a commit with " ~ checkpoint, sql) -%}
+    {{ return(true) }}
 {%- endmacro %}
 
 

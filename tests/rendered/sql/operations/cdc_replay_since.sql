@@ -1,8 +1,2 @@
--- query
-set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.current_without_history_partitioned", "read_to": 4, "at": 7, "written_at": 7, "raw_version": null, "fingerprint": null, "operation": "SET TBLPROPERTIES"};
-
--- query
+-- in a commit with {"cdc": "app.current_without_history_partitioned", "read_to": 4, "written_at": 7, "at": 7, "raw_version": null, "fingerprint": null, "set_back": true, "base": 7, "operation": "SET TBLPROPERTIES"}
 alter table app.current_without_history_partitioned set tblproperties ('cdc.checkpoint' = '<invocation_id>');
-
--- query
-reset spark.databricks.delta.commitInfo.userMetadata;

@@ -1,5 +1,5 @@
 -- query
-set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.history_flagged", "read_to": 8, "at": 7, "written_at": 7, "operation": "TABLE AS SELECT"};
+set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "operation": "TABLE AS SELECT"};
 
 -- query
 create or replace table app.history_flagged using delta

@@ -12,6 +12,7 @@ from dbt.adapters.sparkcdc.delta_log import (
     LARGE_FILE_BYTES,
     VECTORS,
     compaction_pays,
+    sets_back,
     vectors_pay,
     written_alone,
 )
@@ -27,6 +28,8 @@ UNCHECKED = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
 }
+# How often a statement is tried again beside maintenance, which changes no rows.
+MOST_CONFLICTS = 10
 VECTORS_BY_DEFAULT = "spark.databricks.delta.properties.defaults.enableDeletionVectors"
 
 
@@ -73,22 +76,53 @@ class WriteMethods(TableMethods):
             return self._write_iceberg(table, sql, version, checkpoint, interpreted, maintenance)
         # A clone has the numbers of the table that it was made of: they may be ahead.
         for fence in (_fence(version), {}):
-            if self._written(table, version, checkpoint, maintenance)[1]:
-                return False
             settings = UNCHECKED | {CHECKPOINT: checkpoint} | fence
-            try:
-                with self._running(sql, settings | self._settings_of(interpreted)):
-                    pass
-            except DbtRuntimeError as exc:
-                if not is_conflict(exc):
-                    raise
-                # A store can refuse a commit that it has: the answer got lost, and it was repeated.
-                if not self._written(table, version, checkpoint, [])[0]:
+            for _ in range(MOST_CONFLICTS):
+                if self._written(table, version, checkpoint, maintenance)[1]:
                     return False
+                if self._is_committed(sql, settings | self._settings_of(interpreted)):
+                    break
+                # A store can refuse a commit that it has: the answer got lost, and it was repeated.
+                if self._written(table, version, checkpoint, [])[0]:
+                    break
+            else:
+                return False
             ours, others = self._written(table, version, checkpoint, maintenance)
             if ours:
                 self._compact_if_it_pays(table)
                 return not others
+        return False
+
+    def _is_committed(self, sql: str, settings: dict[str, str]) -> bool:
+        """Runs a statement, and returns False where somebody else committed first."""
+        try:
+            with self._running(sql, settings):
+                return True
+        except DbtRuntimeError as exc:
+            if not is_conflict(exc):
+                raise
+            return False
+
+    @available.parse_none
+    def commit_position(self, table: str, sql: str, checkpoint: str, version: int | None) -> bool:
+        """Commits a checkpoint of a Delta table alone, unless `cdc_replay` has set it back.
+
+        Args:
+            table: Its name in SQL.
+            sql: A statement that changes no rows.
+            checkpoint: The commit's user metadata.
+            version: The version that the checkpoint is of; None where it says of no row that it was
+                read.
+
+        Returns:
+            Whether it was committed.
+        """
+        for _ in range(MOST_CONFLICTS):
+            later = [] if version is None else self.commits_since(table, version)["commits"]
+            if any(map(sets_back, later)):
+                return False
+            if self._is_committed(sql, {CHECKPOINT: checkpoint}):
+                return True
         return False
 
     def _written(

@@ -1,0 +1,147 @@
+"""Builds beside commits that change no rows: notes of other builds, and `cdc_replay`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
+from dbt.tests.util import run_dbt, write_file
+
+from tests.functional.history.changes import SOURCES, Changes, events_of
+from tests.functional.history.test_beside_others import writes
+
+TABLES = ("changes_history", "alone_final")
+
+
+@pytest.mark.extended
+class TestBesideNotes(Changes):
+    @pytest.mark.usefixtures("changes")
+    def test_one_after_the_other(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events = events_of(1)
+        self.put(project, 1, self.events)
+        run_dbt(["build"])
+        self.two_builds_note_that_nothing_is_new(project, monkeypatch)
+        self.one_notes_and_one_writes(project, monkeypatch)
+        self.a_replay_is_not_undone(project, monkeypatch)
+
+    def build(
+        self, monkeypatch: pytest.MonkeyPatch, begins: Callable[..., Any], *, passes: bool = True
+    ) -> None:
+        """Builds, with something beside the statements of the build."""
+        execute = Cursor.execute
+
+        def acting(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            end = begins(execute, cursor, sql)
+            try:
+                execute(cursor, sql, bindings)
+            finally:
+                if end:
+                    end()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", acting)
+            run_dbt(["build"], expect_pass=passes)
+
+    def notes_beside(self, project: Any, table: str, cursor: Cursor) -> Callable[[], None]:
+        """Begins to commit what another build notes, again and again; returns what ends it."""
+        session = cursor._spark.newSession()
+        began, stop = threading.Event(), threading.Event()
+
+        def note() -> None:
+            while not stop.is_set():
+                try:
+                    session.sql(
+                        f"alter table {project.test_schema}.{table}"
+                        " set tblproperties ('cdc.checkpoint' = 'other')"
+                    )
+                except Exception:  # the build was faster
+                    continue
+                finally:
+                    began.set()
+
+        thread = threading.Thread(target=note)
+        thread.start()
+        began.wait(60)
+
+        def end() -> None:
+            stop.set()
+            thread.join()
+
+        return end
+
+    def two_builds_note_that_nothing_is_new(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = SOURCES.replace("arrival: batch", "arrival: batch\n          origin: \"'x'\"")
+        assert other != SOURCES
+        write_file(other, project.project_root, "models", "sources.yml")
+        left = set(TABLES)
+
+        def begins(_: Any, cursor: Cursor, sql: str) -> Any:
+            for table in list(left):
+                if "cdc.checkpoint" in sql and table in sql:
+                    left.remove(table)
+                    return self.notes_beside(project, table, cursor)
+            return None
+
+        self.build(monkeypatch, begins)
+        assert not left
+        self.check(project, self.events)
+
+    def one_notes_and_one_writes(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events = self.events + events_of(2)
+        self.put(project, 2, events_of(2))
+        left = set(TABLES)
+
+        def begins(_: Any, cursor: Cursor, sql: str) -> Any:
+            for table in list(left):
+                if writes(sql, table):
+                    left.remove(table)
+                    return self.notes_beside(project, table, cursor)
+            return None
+
+        self.build(monkeypatch, begins)
+        assert not left
+        self.check(project, self.events)
+
+    def a_replay_is_not_undone(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What `cdc_replay` commits right before the write of a build that read further."""
+        for batch, table in enumerate(TABLES, 3):
+            self.events = self.events + events_of(batch)
+            self.put(project, batch, events_of(batch))
+            relation = f"{project.test_schema}.{table}"
+            left = {table}
+
+            def begins(
+                execute: Any,
+                cursor: Cursor,
+                sql: str,
+                table: str = table,
+                relation: str = relation,
+                left: set[str] = left,
+            ) -> None:
+                if left and writes(sql, table):
+                    left.clear()
+                    back = {"cdc": relation, "operation": "SET TBLPROPERTIES", "arrival": "batch"}
+                    back |= {"read_to": 0, "raw_version": None, "fingerprint": None}
+                    with scoped(cursor._spark, {CHECKPOINT: json.dumps(back | {"set_back": True})}):
+                        execute(cursor, f"alter table {relation} set tblproperties ('x' = 'y')")
+
+            # A history is computed again at once, a final table without one by the next build.
+            self.build(monkeypatch, begins, passes=table == TABLES[0])
+            assert not left
+            if table == TABLES[1]:
+                run_dbt(["build"])
+            assert self.events_read(project, relation) == len(self.events)
+            self.check(project, self.events)
+
+    def events_read(self, project: Any, relation: str) -> int:
+        """How many events the batch read that wrote a table last."""
+        commits = project.run_sql(f"describe history {relation}", fetch="all")
+        notes = [value for commit in commits for value in commit if '"counters"' in str(value)]
+        return int(json.loads(notes[0])["run"]["counters"]["read"])
