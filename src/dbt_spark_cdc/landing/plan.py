@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from dbt.adapters.sparkcdc.landed_files import other_packing
@@ -16,13 +16,13 @@ class Seen(NamedTuple):
 
     Attributes:
         size: In bytes; None where a former version of this package landed it.
-        modified: Modification time in milliseconds since 1970.
+        modified: Modification times that this content had, in milliseconds since 1970.
         checksum: SHA-256 of its content.
         landed: Whether it ever had content.
     """
 
     size: int | None
-    modified: int | None
+    modified: Set[int | None]
     checksum: str | None
     landed: bool = True
 
@@ -59,7 +59,8 @@ def compare(
     gone: dict[tuple[str, int | None, int | None], list[str]] = {}
     for name, before in seen.items():
         if name not in present and before.landed and before.checksum:
-            gone.setdefault((name.split("/")[0], before.size, before.modified), []).append(name)
+            for modified in before.modified:
+                gone.setdefault((name.split("/")[0], before.size, modified), []).append(name)
 
     plan = Plan([], [], [])
     for name in sorted(present):
@@ -74,7 +75,9 @@ def compare(
                 for other in gone.get((file.table, file.size, file.modified), [])
             }
             _add_new(plan, file, known, former, checksum, limit)
-        elif known.size is not None and (known.size, known.modified) != (file.size, file.modified):
+        elif known.size is not None and (
+            known.size != file.size or file.modified not in known.modified
+        ):
             _add_changed(plan, file, known, checksum(file))
     return plan
 
@@ -126,16 +129,32 @@ def seen_files(rows: Iterable[Mapping[str, Any]]) -> dict[str, Seen]:
     Args:
         rows: Rows of the log.
     """
-    seen: dict[str, Seen] = {}
-    for row in sorted(rows, key=lambda row: row["_landed_at"]):
+    by_file: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
         # Former versions logged a file as empty which Spark's file stream had overlooked.
-        if row["_batch"] is None and row["bytes"] is None:
-            continue
-        before = seen.get(row["_file"])
-        seen[row["_file"]] = Seen(
-            row["bytes"],
-            row["modified_at"],
-            row["checksum"],
-            row["bytes"] != 0 or (before is not None and before.landed),
-        )
-    return seen
+        if row["_batch"] is not None or row["bytes"] is not None:
+            by_file.setdefault(row["_file"], []).append(row)
+    return {name: _seen(found) for name, found in by_file.items()}
+
+
+def _seen(rows: list[Mapping[str, Any]]) -> Seen:
+    """What the rows of one file say.
+
+    Their times are those of a clock, which may step back, and of Spark's or of this machine. So
+    batches are ordered by their numbers, and notes, which have none, not at all: a note is of
+    content that was known before, that of the last batch or, of a renamed file, of no batch.
+    """
+    # What has neither bytes nor a checksum was reported before the file had any content.
+    last = max(
+        rows,
+        key=lambda row: (
+            row["bytes"] != 0 or row["checksum"] is not None,
+            -1 if row["_batch"] is None else row["_batch"],
+        ),
+    )
+    times = {
+        row["modified_at"]
+        for row in rows
+        if row is last or (row["_batch"] is None and row["checksum"] == last["checksum"])
+    }
+    return Seen(last["bytes"], times, last["checksum"], any(row["bytes"] != 0 for row in rows))
