@@ -142,7 +142,7 @@ def _is_missing(plan: Plan, rows: pa.Table, before: int, source: Folder) -> bool
 
 def _read_log(log: DataFrame) -> list[dict[str, Any]]:
     """What the log knows; one of a former version lacks columns."""
-    names = ("_file", "_batch", "bytes", "modified_at", "checksum")
+    names = ("_file", "_batch", "problem", "bytes", "modified_at", "checksum")
     kinds = {"bytes": "bigint", "modified_at": "timestamp", "checksum": "string"}
     return _rows(
         log.select(

@@ -10,6 +10,9 @@ from dbt.adapters.sparkcdc.landed_files import other_packing
 from dbt_spark_cdc.landing.folder import File
 from dbt_spark_cdc.landing.lines import EMPTY
 
+# What the report of such a file begins with.
+REPLACED = "replaced after it was landed,"
+
 
 class Seen(NamedTuple):
     """What is known of a file that was landed or reported before.
@@ -19,12 +22,14 @@ class Seen(NamedTuple):
         modified: Modification times that this content had, in milliseconds since 1970.
         checksum: SHA-256 of its content.
         landed: Whether it ever had content.
+        replaced: Whether this content was reported, and nothing of it landed.
     """
 
     size: int | None
     modified: Set[int | None]
     checksum: str | None
     landed: bool = True
+    replaced: bool = False
 
 
 class Plan(NamedTuple):
@@ -58,7 +63,9 @@ def compare(
     present = {file.name: file for file in files}
     gone: dict[tuple[str, int | None, int | None], list[str]] = {}
     for name, before in seen.items():
-        if name not in present and before.landed and before.checksum:
+        # Content that was reported is asked for under another name, and new there.
+        is_landed = before.landed and not before.replaced
+        if name not in present and is_landed and before.checksum:
             for modified in before.modified:
                 gone.setdefault((name.split("/")[0], before.size, modified), []).append(name)
 
@@ -117,7 +124,7 @@ def _add_changed(plan: Plan, file: File, known: Seen, content: str) -> None:
         plan.noted.append((file, content, None))  # so that it is not read again
         return
     was = f"{known.size:,} bytes" if known.size != file.size else "other content"
-    problem = f"replaced after it was landed, now {file.size:,} bytes, before {was}"
+    problem = f"{REPLACED} now {file.size:,} bytes, before {was}"
     plan.reported.append(
         (file, content, f"{problem}: send the new content in a file of another name")
     )
@@ -152,9 +159,14 @@ def _seen(rows: list[Mapping[str, Any]]) -> Seen:
             -1 if row["_batch"] is None else row["_batch"],
         ),
     )
-    times = {
-        row["modified_at"]
-        for row in rows
-        if row is last or (row["_batch"] is None and row["checksum"] == last["checksum"])
-    }
-    return Seen(last["bytes"], times, last["checksum"], any(row["bytes"] != 0 for row in rows))
+    same = [row for row in rows if row["checksum"] == last["checksum"]]
+    times = {row["modified_at"] for row in same if row is last or row["_batch"] is None}
+    # A note without a reason is of a file that was touched: it does not tell what became of it.
+    fates = [row["problem"] for row in same if row["_batch"] is not None or row["problem"]]
+    return Seen(
+        last["bytes"],
+        times,
+        last["checksum"],
+        landed=any(row["bytes"] != 0 for row in rows),
+        replaced=bool(fates) and all((fate or "").startswith(REPLACED) for fate in fates),
+    )

@@ -111,7 +111,7 @@ def test_what_a_former_version_landed_of_such_a_file_stays_landed() -> None:
 
 
 def row(batch: int | None, at: int, size: int | None, **more: Any) -> dict[str, Any]:
-    names = {"_file": "orders/a", "modified_at": at, "checksum": str(at)}
+    names = {"_file": "orders/a", "modified_at": at, "checksum": str(at), "problem": None}
     return {**names, "_batch": batch, "_landed_at": at, "bytes": size, **more}
 
 
@@ -154,6 +154,24 @@ def test_a_clock_that_steps_back_lands_nothing_twice(clock: tuple[int, int, int]
     # Touched twice, then renamed.
     renamed = File("orders/b", 10, 3000)
     found = plan(renamed, seen=seen_files(log), b="A")
+    assert (found.new, found.reported, len(found.noted)) == ([], [], 1)
+
+
+def test_new_content_is_landed_under_the_name_that_the_report_asks_for() -> None:
+    log = [row(0, 1000, 10, checksum="A")]
+    [(_, content, problem)] = plan(File("orders/a", 11, 2000), seen=seen_files(log), a="B").reported
+    log.append(row(1, 2000, 11, checksum=content, problem=problem))
+    # Moved, with its time, and also when it was touched before.
+    moved = File("orders/b", 11, 2000)
+    assert plan(moved, seen=seen_files(log), b="B") == Plan([moved], [], [])
+    log.append(row(None, 3000, 11, checksum="B"))
+    touched = moved._replace(modified=3000)
+    assert plan(touched, seen=seen_files(log), b="B") == Plan([touched], [], [])
+    # What was landed first is back, reported as well, and then renamed: it is known.
+    back = File("orders/a", 10, 4000)
+    [(_, content, problem)] = plan(back, seen=seen_files(log), a="A").reported
+    log.append(row(2, 4000, 10, checksum=content, problem=problem))
+    found = plan(File("orders/b", 10, 4000), seen=seen_files(log), b="A")
     assert (found.new, found.reported, len(found.noted)) == ([], [], 1)
 
 
