@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from capture.clients import run
 from dbt_spark_cdc.capture.lsn import parse_lsn as lsn
 from tests.changes import Event, fold, multiset, read
 from tests.e2e.conftest import ROOT
+from tests.e2e.servers import free_port
 
 SLOT = "reader"
 CLIENTS = 4
@@ -99,16 +101,22 @@ class Database:
         assert not list(self.into.glob("*/_*"))
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+@contextmanager
+def opened(folder: Path, port: int | None = None) -> Iterator[Database]:
     try:
         programs = server.find_programs()
     except SystemExit as missing:
         pytest.skip(str(missing))
-    with server.running_server(programs) as conninfo, psycopg.connect(conninfo) as connection:
+    with server.running_server(programs, port) as conninfo, psycopg.connect(conninfo) as connection:
         connection.autocommit = True
         connection.execute((ROOT / "capture" / "schema.sql").read_text())
-        yield Database(conninfo, connection, tmp_path)
+        yield Database(conninfo, connection, folder)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with opened(tmp_path) as found:
+        yield found
 
 
 def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
@@ -349,3 +357,86 @@ def test_the_role_of_the_page_can_capture_and_do_no_more(database: Database) -> 
     refused = database.capture(*other, "--table", "shop.payments", code=2, user=role)
     assert "grant select on shop.payments to the role" in refused
     assert database.value("select count(*) from pg_replication_slots") == 1
+
+
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj")
+
+
+def openssl(*arguments: str | Path) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def authority(folder: Path, name: str) -> Path:
+    """Makes an authority; returns its certificate, beside which its key is."""
+    made = folder / f"{name}.crt"
+    key = ("-keyout", made.with_suffix(".key"))
+    openssl("req", "-x509", *NEW_KEY, f"/CN={name}", "-days", "2", *key, "-out", made)
+    return made
+
+
+def server_certificate(issuer: Path, name: str, data: Path) -> None:
+    """Puts key and certificate where a server looks for them, under the names that it expects."""
+    key, asked, made = (data / f"server.{end}" for end in ("key", "csr", "crt"))
+    openssl("req", "-new", *NEW_KEY, f"/CN={name}", "-keyout", key, "-out", asked)
+    names = issuer.with_name("names.cnf")
+    names.write_text(f"subjectAltName = DNS:{name}\n")
+    signed = ("-CA", issuer, "-CAkey", issuer.with_suffix(".key"), "-set_serial", "1")
+    openssl("x509", "-req", "-in", asked, *signed, "-extfile", names, "-out", made, "-days", "2")
+    key.chmod(0o600)
+    for path in (key, made):
+        os.chown(path, data.stat().st_uid, data.stat().st_gid)
+
+
+def test_tls_is_verified_and_what_fails_has_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates")
+    name, password = "db.example.test", "hunter2"
+    known, other = authority(tmp_path, "known"), authority(tmp_path, "other")
+    port = free_port()
+    with opened(tmp_path, port) as database:
+        data = Path(database.value("show data_directory"))
+        server_certificate(known, name, data)
+        (data / "pg_hba.conf").write_text(
+            "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        for statement in (
+            f"create role reading login replication password '{password}'",
+            "grant usage on schema shop to reading",
+            "grant select on all tables in schema shop to reading",
+            "insert into shop.carts (cart_id) values (1)",
+            "alter system set ssl = on",
+            "select pg_reload_conf()",
+        ):
+            database.connection.execute(statement)
+        until(lambda: database.value("show ssl") == "on")
+
+        def capture(code: int = 0, root: Path = known, **place: str) -> str:
+            monkeypatch.setenv("PGSSLROOTCERT", str(root))
+            place = {"host": name, "sslmode": "verify-full", **place}
+            place |= {"hostaddr": "127.0.0.1", "port": str(port), "user": "reading"}
+            dsn = psycopg.conninfo.make_conninfo(**place, dbname="postgres")
+            output = database.capture("--dsn", dsn, "--snapshot", code=code)
+            assert password not in output and "CERTIFICATE" not in output
+            assert not any(line in output for line in known.read_text().splitlines())
+            return output
+
+        monkeypatch.setenv("PGPASSWORD", password)
+        for root in (other, tmp_path / "none.crt"):
+            output = capture(2, root)
+            assert "certificate" in output and "set PGSSLROOTCERT, or sslrootcert in" in output
+        output = capture(2, host="elsewhere.example.test")
+        assert f'"{name}" does not match host name "elsewhere.example.test"' in output
+        assert "set PGHOST, or host in --dsn, to a name that it has" in output
+        output = capture(2, host="")
+        assert "host name must be specified" in output and "set PGHOST, or host in" in output
+        assert "no encryption" in capture(2, sslmode="disable")
+        monkeypatch.setenv("PGPASSWORD", "wrong")
+        assert "password authentication failed" in capture(2)
+        assert database.value("select count(*) from pg_replication_slots") == 0
+        assert database.state() == {} and not list(database.into.glob("[!_]*"))
+
+        monkeypatch.setenv("PGPASSWORD", password)
+        capture()
+        assert len(database.events("carts")) == 1

@@ -47,7 +47,8 @@ LOCAL = ("", "localhost", "127.0.0.1", "::1")
 REFUSED = (
     *("authentication failed", "no password supplied", "pg_hba.conf", "does not exist"),
     *("certificate", "server does not support SSL", "is not permitted to log in"),
-    *("must be superuser or replication role", "invalid "),
+    *("must be superuser or replication role", "invalid ", "may not be used"),
+    *("host name must be specified", "private key file", "alert unknown ca"),
 )
 # The relations of some schemas: identity, kind, whether they are logged, and what the log says of
 # updates and deletes.
@@ -159,9 +160,15 @@ def refusal(text: str) -> CaptureProblem:
         message += " Let an administrator run: alter role ... replication"
     elif "root certificate file" in message or "certificate verify failed" in message:
         message += (
-            " Without an sslmode of yours the server's certificate is verified: set "
-            "PGSSLROOTCERT to the file of its authority (or to `system`), or choose another "
-            "PGSSLMODE."
+            " The server's certificate is verified, also where you name no sslmode: set "
+            "PGSSLROOTCERT, or sslrootcert in --dsn, to the file of the authority that has issued "
+            "it (`system` for those of the operating system), or choose another sslmode."
+        )
+    elif "does not match host name" in message or "host name must be specified" in message:
+        message += (
+            " The certificate has to be for the name that you connect to: set PGHOST, or host in "
+            "--dsn, to a name that it has (hostaddr may give the address), or let the server have "
+            "a certificate for this name."
         )
     kind = Misconfigured if any(part in message for part in REFUSED) else Unavailable
     return kind(f"No connection to PostgreSQL: {message}")

@@ -120,6 +120,12 @@ def test_errors(code: str | None, text: str, kind: type[CaptureProblem], told: s
         ('root certificate file "/x" does not exist', Misconfigured, "PGSSLROOTCERT"),
         ("FATAL: must be superuser or replication role to", Misconfigured, "alter role"),
         ('invalid sslmode value: "x"', Misconfigured, "sslmode"),
+        ("SSL error: certificate verify failed", Misconfigured, "PGSSLROOTCERT"),
+        ('server certificate for "x" does not match host name "y"', Misconfigured, "PGHOST"),
+        ("host name must be specified for a verified SSL connection", Misconfigured, "PGHOST"),
+        ('private key file "/x" has group or world access', Misconfigured, "access"),
+        ("SSL error: tlsv1 alert unknown ca", Misconfigured, "unknown ca"),
+        ("SSL error: unexpected eof while reading", Unavailable, "eof"),
     ],
 )
 def test_refused_connections(text: str, kind: type[CaptureProblem], told: str) -> None:
