@@ -18,7 +18,9 @@
     {%- set node = cdc._node_of(relation) -%}
     {%- do cdc._refuse_changelog(model, relation, node, from_version, to_version) -%}
     {%- set to_version = -1 if cdc._is_iceberg(cdc._relation_of(node)) and cdc._goes_on(model) else to_version -%}
-    {{ return(cdc._row_changes(node, from_version or 0, to_version, relation.limit == 0)) }}
+    {#- A consumer that `--sample` makes stays empty, so that the next build still has all changes to read. -#}
+    {%- set is_empty = relation.limit == 0 or (model.config.materialized == "incremental" and cdc._reads_a_part()) -%}
+    {{ return(cdc._row_changes(node, from_version or 0, to_version, is_empty)) }}
 {%- endmacro %}
 
 

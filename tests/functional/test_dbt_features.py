@@ -42,6 +42,12 @@ FINAL = """
 {{{{ config(materialized='incremental', incremental_strategy='merge', unique_key=['id']{more}) }}}}
 {{{{ cdc.current(ref('{read}')) }}}}
 """
+FEED = """
+{{ config(materialized='incremental', incremental_strategy='merge') }}
+{{ cdc.changelog(ref('items_final')) }}
+"""
+# Spark keeps no view of a change feed.
+CLOSED = "{{ config(materialized='table') }}{{ cdc.changelog(ref('items_history')) }}"
 DAILY = """
 {{ config(
     materialized='incremental', incremental_strategy='microbatch', event_time='day',
@@ -88,7 +94,7 @@ unit_tests:
 BUILD = ("build", "--exclude", "items_daily", "--exclude-resource-type", "unit_test")
 TABLES = ("items_history", "items_final", "alone_final")
 BATCHES = {
-    1: "(1, 'I', 1, 'x', 1), (2, 'I', 2, 'y', 1)",
+    1: "(1, 'I', 1, 'x', 1), (2, 'I', 2, 'y', 1), (9, 'W', 2, 'bad', 1)",
     2: "(1, 'U', 3, 'z', 2), (3, 'I', 4, 'new', 2)",
     3: "(2, 'D', 5, null, 3), (3, 'U', 6, 'unsound', 3)",
     4: "(4, 'I', 7, 'four', 4), (1, 'U', 2, 'late', 4)",
@@ -134,6 +140,9 @@ class TestDbtFeatures:
             "items_final.sql": FINAL.format(read="items_history", more=""),
             "alone_final.sql": FINAL.format(read="stg_alone", more=""),
             "items_daily.sql": DAILY,
+            "items_quarantine.sql": "{{ cdc.quarantine(source('app', 'items')) }}",
+            "items_feed.sql": FEED,
+            "items_closed.sql": CLOSED,
         }
 
     @pytest.fixture(scope="class")
@@ -160,6 +169,15 @@ class TestDbtFeatures:
         ):
             found = rows(project, f"select id, a from {schema}.{table} order by id")
             assert found == AFTER[batch], table
+
+    def check_feeds(self, project: Any, batch: int, *feeds: str) -> None:
+        """The changes add up to the table, and the bad event is told."""
+        for feed in feeds:
+            gained = "sum(if(_row_kind in ('+I', '+U'), 1, -1))"
+            query = f"select id, a from {{s}}.{feed} group by all having {gained} > 0 order by id"
+            assert rows(project, query) == AFTER[batch], feed
+        reasons = rows(project, "select _reason from {s}.items_quarantine")
+        assert reasons == [("unknown operation W",)]
 
     def noted(self, project: Any) -> list[str]:
         found = rows(project, "select note from {s}.noted order by note")
@@ -224,6 +242,7 @@ class TestDbtFeatures:
         self.arrive(dbt_project, 2)
         run_dbt(["build", *window, "--exclude-resource-type", "unit_test"])
         self.check(dbt_project, 2)
+        self.check_feeds(dbt_project, 2, "items_feed")
         assert self.noted(dbt_project) == ["after 3", "before"]
         found = rows(dbt_project, days)
         assert found[-3:] == [("2026-01-02", 1), ("2026-01-03", 1), ("2026-01-04", 1)]
@@ -235,10 +254,21 @@ class TestDbtFeatures:
     def test_looking_writes_nothing(self, dbt_project: Any) -> None:
         before = self.versions(dbt_project)
         run_dbt(["compile"])
-        results = run_dbt(["show", "--select", "items_final", "alone_final"]).results
-        assert {result.node.name for result in results} == {"items_final", "alone_final"}
-        for result in results:
-            assert sorted(row["a"] for row in result.agate_table.rows) == ["new", "y", "z"]
+        catalog = run_dbt(["docs", "generate"])
+        columns = {node.metadata.name: set(node.columns) for node in catalog.nodes.values()}
+        assert {"_reason", "_payload", "_origin", "_arrived"} == columns["items_quarantine"]
+        assert {"a", "_row_kind", "_commit_version"} <= columns["items_feed"]
+        assert {"a", "_row_kind", "_commit_version"} <= columns["items_closed"]
+        tables, feeds = ["items_final", "alone_final"], ["items_feed", "items_closed"]
+        results = run_dbt(
+            ["show", "--limit", "20", "--select", *tables, *feeds, "items_quarantine"]
+        ).results
+        shown = {result.node.name: result.agate_table.rows for result in results}
+        for name in tables:
+            assert sorted(row["a"] for row in shown[name]) == ["new", "y", "z"]
+        for name in feeds:
+            assert {row["_row_kind"] for row in shown[name]} == {"+I", "-U", "+U"}
+        assert [row["_reason"] for row in shown["items_quarantine"]] == ["unknown operation W"]
         query = "select id from {{ ref('items_history') }} where dbt_valid_to is not null"
         results = run_dbt(["show", "--inline", query])
         assert [int(row[0]) for row in results.results[0].agate_table.rows] == [1]
@@ -246,8 +276,11 @@ class TestDbtFeatures:
 
     def test_a_part_of_the_events_changes_nothing(self, dbt_project: Any) -> None:
         before = self.versions(dbt_project)
-        for flags in (["--empty"], ["--sample", "1 day"]):
+        for number, flags in enumerate((["--empty"], ["--sample", "1 day"])):
+            # A consumer whose first build is this one.
+            write_file(FEED, dbt_project.project_root, "models", f"items_feed_{number}.sql")
             run_dbt([*BUILD, *flags])
+            assert rows(dbt_project, "select * from {s}.items_quarantine") == []
         for table, version in zip(TABLES, before, strict=True):
             changed = rows(dbt_project, f"describe history {{s}}.{table}")
             later = [row for row in changed if row[0] > version]
@@ -266,8 +299,11 @@ class TestDbtFeatures:
         )
         results = run_dbt(["retry"])
         retried = [r.node.name for r in results if r.node.resource_type == "model"]
-        assert retried == ["items_final"]
+        feeds = ["items_feed", "items_feed_0", "items_feed_1"]
+        assert retried[0] == "items_final" and sorted(retried[1:]) == feeds
         self.check(dbt_project, 3)
+        # Those that began with a part of the events have all that came before as well.
+        self.check_feeds(dbt_project, 3, *feeds)
 
     def test_defer_and_clone(self, dbt_project: Any) -> None:
         state = Path(dbt_project.project_root) / "state"
