@@ -505,8 +505,9 @@ def _state(found: TableStatus) -> tuple[str, str]:
         return NOT_BUILT, f"no table {', '.join(missing)}: run `dbt build`"
     unread = found.unread
     if unread.rows or unread.since:
-        count = "rows" if unread.rows is None else f"{unread.rows:,} raw rows"
-        return BEHIND, f"{'' if unread.exact else 'at most '}{count} not read"
+        if unread.rows is None:
+            return BEHIND, "rows not read"
+        return BEHIND, f"{'' if unread.exact else 'at most '}{unread.rows:,} raw rows not read"
     if found.unread_versions:
         return BEHIND, f"{found.unread_versions} versions of the history not read"
     if found.failed_tests:
