@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, NoReturn
 
 import click
@@ -167,7 +168,7 @@ def _refuse(
 
 
 def _next(project: NewProject) -> list[str]:
-    enter = [] if project.folder.resolve() == Path.cwd() else [f"cd {project.folder}"]
+    enter = [] if project.folder.resolve() == Path.cwd() else [f"cd {quote(str(project.folder))}"]
     return [*enter, *_BUILD]
 
 
