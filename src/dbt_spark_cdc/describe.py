@@ -89,7 +89,7 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     changes = [change for change in found.changes if change.table == table]
     ops = Counter(change.op for change in changes)
     counted = ", ".join(f"{op} {ops[op]}" for op in "IUDT" if ops[op])
-    notes = [f"{len(changes)} changes: {counted}"]
+    notes = [f"{len(changes)} change{'s' * (len(changes) != 1)}: {counted}"]
     bare = sum(change.op != "T" and not (change.after or change.before) for change in changes)
     if bare:
         notes.append(f"{bare} of them name no row: only a message key could tell which")
