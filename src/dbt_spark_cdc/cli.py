@@ -135,7 +135,13 @@ def generate(
 @click.option("--system", default="", help="Name of the dbt source. [default: from the events]")
 @click.option("--yaml", "form", flag_value="yaml", help="Print only the YAML of the source.")
 @click.option("--row", "form", flag_value="row", help="Print rows for seeds/cdc_tables.csv.")
-@click.option("--limit", default=RECORDS, show_default=True, help="Maximum number of records read.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=RECORDS,
+    show_default=True,
+    help="Maximum number of records read.",
+)
 @click.option("--project-dir", type=_FOLDER, default=".", help="For a table: the dbt project.")
 @click.option("--profiles-dir", type=_FOLDER, help="For a table: the folder of profiles.yml.")
 @click.option("--target", help="For a table: the target of the profile.")
