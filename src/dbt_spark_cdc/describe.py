@@ -521,6 +521,9 @@ def _row(config: TableConfig) -> dict[str, str]:
         "is_insert_only": "false",
         "columns": ", ".join(f"{column.name} {column.data_type}" for column in config.columns),
     }
+    others = {name: declared.pop(name) for name in list(declared) if name not in HEADER}
+    if others:
+        row["options"] = inline(others)
     return row | {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in declared.items()
