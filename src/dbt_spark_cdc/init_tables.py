@@ -84,6 +84,7 @@ def _from_events(
     faults = []
     for name, files in topics.items():
         try:
+            _check_names(answers, files)
             sample = _sample(name, files, answers.limit)
             found = _recognised(answers, sample)
             new = list(_of_sample(answers, sample, found))
@@ -150,6 +151,16 @@ def _landed_name(file: Path) -> str:
     with file.open("rb") as opened:
         packed = opened.read(2) == GZIP
     return f"{name}.gz" if packed and not name.endswith(".gz") else name
+
+
+def _check_names(answers: Answers, files: Sequence[Path]) -> None:
+    """Raises Unreadable where two files of a topic would be copied to the same name."""
+    seen: dict[str, Path] = {}
+    for file in () if answers.raw_table else files:
+        if (other := seen.setdefault(_landed_name(file), file)) is not file:
+            raise Unreadable(
+                f"{other} and {file.name} would both be copied as {_landed_name(file)}. Rename one."
+            )
 
 
 def _sample(name: str, files: Sequence[Path], limit: int) -> Sample:
