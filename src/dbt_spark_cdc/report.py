@@ -355,19 +355,21 @@ def _last_time(times: Sequence[datetime]) -> str:
     return f"{times[-1]:%H:%M}" if same_day else f"{times[-1]:%Y-%m-%d}"
 
 
-def _totals(found: Sequence[TableStatus], last: LastRun | None) -> list[tuple[str, int]]:
-    """What the newest run did to all tables together."""
+def _totals(found: Sequence[TableStatus], last: LastRun | None) -> list[tuple[str, int | None]]:
+    """What the newest run did to all tables together; None for what it did not count."""
     newest = {one.runs[-1].run_id for one in found if one.runs}
     wanted = last.invocation if last and last.invocation in newest else None
     if wanted is None and found:
         latest = max((one.runs[-1] for one in found if one.runs), key=lambda r: r.at, default=None)
         wanted = latest.run_id if latest else None
-    totals: Counter[str] = Counter()
+    totals: dict[str, int | None] = {}
     for one in found:
         for run in one.runs:
             if run.run_id == wanted:
                 for name in ("read", *CHANGES, *TROUBLES):
-                    totals[name] += run.counters.get(name) or 0
+                    counts = (totals.get(name), run.counters.get(name))
+                    counted = [count for count in counts if count is not None]
+                    totals[name] = sum(counted) if counted else None
     return list(totals.items())
 
 
