@@ -124,6 +124,16 @@ def _topics(path: Path) -> dict[str, list[Path]]:
             f"{path} holds folders without files: {', '.join(empty)}. Remove them. Files in folders"
             " below them are not read: move them up."
         )
+    if deep := [
+        f"{folder.name}/{entry.name}"
+        for folder, inside in folders.items()
+        for entry in inside
+        if entry.is_dir()
+    ]:
+        raise Unreadable(
+            f"{path} holds folders inside of those of its topics: {', '.join(deep[:8])}. Files in "
+            "them are not read: move them up."
+        )
     topics: dict[str, list[Path]] = {}
     for folder, inside in own.items():
         if topics.setdefault(_topic_of(folder), inside) is not inside:
