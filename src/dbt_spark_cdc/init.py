@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -168,10 +169,21 @@ def _complete(
     names = tuple(column.name for column in columns)
     declaration = dict(config.declaration)
     order = orders.get(config.table, orders.get("", ""))
-    if order:
-        declaration["sequence_by"] = order
+    if order and (known := _unknown_order(table, order)):
+        problems.append(
+            Problem(
+                "--sequence-by",
+                f"{order} is not a column of the raw table of {config.table}. Name one of its "
+                f"columns or an expression of them: --sequence-by {config.table}=EXPRESSION. "
+                f"The columns are {', '.join(known)}.",
+                config.table,
+                known,
+            )
+        )
+    elif order:
+        declaration["sequence_by"] = _typed_order(table, order)
         notes = [note for note in notes if not note.startswith("order:")] + ["order: as asked for"]
-    if declaration.get("sequence_by") == TODO:
+    if not order and declaration.get("sequence_by") == TODO:
         problems.append(
             Problem(
                 "--sequence-by",
@@ -205,6 +217,30 @@ def _complete(
         )
     config = replace(config, columns=tuple(columns), declaration=declaration)
     return replace(table, config=config, notes=tuple(notes))
+
+
+def _unknown_order(table: NewTable, order: str) -> tuple[str, ...]:
+    """The columns of the raw table, if the order names another one; else nothing."""
+    name = _column_of(order)
+    known = (*(column.lower() for column in table.raw_columns), "_metadata", "")
+    return tuple(table.raw_columns) if name not in known else ()
+
+
+def _typed_order(table: NewTable, order: str) -> str:
+    """The order that was named, which compares texts as what they mean: 10 comes after 9."""
+    guessed = table.config.declaration.get("sequence_by")
+    if isinstance(guessed, str) and guessed.lower().startswith(f"try_cast({order} as ".lower()):
+        return guessed
+    name = _column_of(order)
+    of = next((of for column, of in table.raw_columns.items() if column.lower() == name), "")
+    return f"try_cast({order} as {of})" if of else order
+
+
+def _column_of(expression: str) -> str:
+    """The column that an expression consists of, in lower case; empty if it is more than that."""
+    quoted = re.fullmatch(r"`((?:[^`]|``)+)`", expression)
+    name = quoted[1].replace("``", "`") if quoted else expression
+    return name.lower() if quoted or words.is_identifier(name) else ""
 
 
 def _doubled(tables: Sequence[NewTable]) -> Iterator[Problem]:

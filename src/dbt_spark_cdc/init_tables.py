@@ -24,6 +24,10 @@ ENOUGH = 0.9
 AT_LEAST = 20
 # Formats whose events do not name their table.
 NAMELESS = ("change_event", "flagged", "delta_cdf")
+# What `sequence_by` can read of landed events, without an order of its own.
+_LANDED_COLUMNS = dict.fromkeys(
+    ("value", *sorted(LANDED), "_landed_at", "_size", "_modified", "_checksum", "_message"), ""
+)
 # Columns of Delta's change feed that text files cannot type.
 _CDF_TYPES = {"_commit_version": "bigint", "_commit_timestamp": "timestamp"}
 
@@ -178,7 +182,7 @@ def _sample(name: str, files: Sequence[Path], limit: int) -> Sample:
     filled = [file for file in files if file.stat().st_size] or files[:1]
     first = read_sample(filled[0], limit)
     records = list(first.records)
-    notes, by_line = list(first.notes), first.by_line
+    rows, notes, by_line = list(first.rows), list(first.notes), first.by_line
     for file in filled[1:]:
         sample = read_sample(file, max(limit - len(records), AT_LEAST))
         if (_kind(sample), _columns(sample)) != (_kind(first), _columns(first)):
@@ -188,9 +192,10 @@ def _sample(name: str, files: Sequence[Path], limit: int) -> Sample:
                 "table a folder of their own."
             )
         records += sample.records
+        rows += sample.rows
         notes += [note for note in sample.notes if note not in notes]
         by_line = by_line and sample.by_line
-    return replace(first, name=name, records=records, notes=notes, by_line=by_line)
+    return replace(first, name=name, records=records, rows=rows, notes=notes, by_line=by_line)
 
 
 def _kind(sample: Sample) -> str:
@@ -261,8 +266,10 @@ def _of_sample(
         if not answers.raw_table and as_text and table != folder:
             declaration["where"] = f"_table = '{folder}'"
         files = None
+        columns = _LANDED_COLUMNS if as_text and not answers.raw_table else {}
         if not as_text and not answers.raw_table:
-            files = _file_table(sample, declaration)
+            columns = _raw_columns(sample)
+            files = _file_table(sample, declaration, columns)
         schema, raw = _raw_table(answers, table, f"{RAW_SCHEMA}.{RAW_TABLE if as_text else table}")
         config = replace(
             proposal.config,
@@ -273,10 +280,32 @@ def _of_sample(
         )
         notes = (f"{sample.name}: {found.format}, {found.sure}", *proposal.notes)
         place = "" if answers.raw_table else folder
-        yield name or table, NewTable(config, notes, place, files)
+        yield name or table, NewTable(config, notes, place, files, columns)
 
 
-def _file_table(sample: Sample, declaration: dict[str, Any]) -> FileTable:
+def _raw_columns(sample: Sample) -> dict[str, str]:
+    """Columns of a raw table, each with the type that puts its texts in order, or none."""
+    rows = [row for row in sample.rows or sample.records if isinstance(row, Mapping)]
+    names = [sample.payload, *sample.beside] if sample.payload else list(sample.types)
+    columns = {}
+    for name in names or dict.fromkeys(name for row in rows for name in row):
+        values = [value for row in rows if (value := row.get(name)) is not None]
+        is_number = bool(values) and all(str(value).strip().isdigit() for value in values)
+        of = ""
+        if sample.kind in ("csv", "json"):
+            of = of_values(values, True)
+            is_number = is_number or of == "bigint"
+            of = "" if of in ("string", "boolean", "binary") or name in _CDF_TYPES else of
+        elif not all(isinstance(value, str) for value in values):
+            is_number = False
+        is_number = is_number and name not in _CDF_TYPES
+        columns[name] = "decimal(38,0)" if is_number else of
+    return columns
+
+
+def _file_table(
+    sample: Sample, declaration: dict[str, Any], raw_columns: Mapping[str, str]
+) -> FileTable:
     """The Spark table that shows the rows of CSV, JSON or Parquet files.
 
     The columns of text files are text there, so that a value which does not fit the declared type
@@ -286,15 +315,13 @@ def _file_table(sample: Sample, declaration: dict[str, Any]) -> FileTable:
     if sample.kind == "parquet":
         columns = tuple(Column(name, kind) for name, kind in sample.types.items())
         return FileTable("parquet", columns, ())
-    names = [sample.payload, *sample.beside] if sample.payload else []
-    names = names or list(dict.fromkeys(name for row in sample.records for name in row))
     order = declaration.get("sequence_by")
-    if isinstance(order, str) and order.strip("`") in names:
-        values = [row.get(order.strip("`")) for row in sample.records]
-        of = "decimal(38,0)" if sample.payload else of_values(values, False)
+    if isinstance(order, str) and (name := order.strip("`")) in raw_columns:
+        values = [row.get(name) for row in sample.records]
+        of = raw_columns[name] if sample.payload else of_values(values, False)
         if of not in ("", "string"):
             declaration["sequence_by"] = f"try_cast({order} as {of})"
-    columns = tuple(Column(name, _CDF_TYPES.get(name, "string")) for name in names)
+    columns = tuple(Column(name, _CDF_TYPES.get(name, "string")) for name in raw_columns)
     reader = {"multiLine": "true" if sample.kind == "csv" or not sample.by_line else "false"}
     if sample.kind == "csv":
         # As everybody but Spark writes CSV; and a file with other columns is an error.
@@ -324,7 +351,10 @@ def _from_table(answers: Answers) -> Iterator[tuple[str, NewTable]]:
     found = _recognised(answers, sample)
     for proposal in propose(sample, found, answers.system):
         notes = (f"{sample.name}: {found.format}, {found.sure}", *proposal.notes)
-        yield proposal.config.table, NewTable(proposal.config, notes)
+        yield (
+            proposal.config.table,
+            NewTable(proposal.config, notes, raw_columns=_raw_columns(sample)),
+        )
 
 
 # Schemas
@@ -411,7 +441,9 @@ def _from_schema(answers: Answers, schema: TableSchema) -> NewTable:
     notes = [f"keys: {', '.join(schema.keys)}, the primary key"] if schema.keys else []
     if schema.partitions and not rows:
         notes.append(_of_partitions(schema, declaration))
-    return NewTable(config, tuple(notes), "" if answers.raw_table else table)
+    if answers.raw_table:
+        return NewTable(config, tuple(notes))
+    return NewTable(config, tuple(notes), table, raw_columns=_LANDED_COLUMNS)
 
 
 def _of_partitions(schema: TableSchema, declaration: Mapping[str, Any]) -> str:

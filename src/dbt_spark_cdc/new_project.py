@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -78,12 +78,15 @@ class NewTable:
         notes: What the declaration rests on.
         folder: Its folder below the landing folder; empty where the raw table is there already.
         files: The Spark table over that folder; None where the landing model reads it.
+        raw_columns: Columns of the raw table, each with the type that puts its texts in order;
+            empty: they are in order as they are. No columns: the raw table is not known.
     """
 
     config: TableConfig
     notes: tuple[str, ...]
     folder: str = ""
     files: FileTable | None = None
+    raw_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_landed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import sys
@@ -259,6 +260,87 @@ def test_rows_of_json_are_ordered_as_numbers(folder: Path) -> None:
     assert "multiLine 'true'" in (folder / "shop/macros/file_tables.sql").read_text()
 
 
+@pytest.mark.parametrize(
+    ("order", "written"),
+    [
+        ("nr", "try_cast(nr as decimal(38,0))"),
+        ("NR", "try_cast(NR as decimal(38,0))"),
+        ("`nr`", "try_cast(`nr` as decimal(38,0))"),
+        ("seq", "try_cast(seq as decimal(38,0))"),
+        ("below", "try_cast(below as decimal(38,0))"),
+        ("price", "try_cast(price as decimal(18,2))"),
+        ("at", "try_cast(at as timestamp)"),
+        ("local", "try_cast(local as timestamp_ntz)"),
+        ("place", "place"),
+        ("cast(nr as int) * 2", "cast(nr as int) * 2"),
+    ],
+)
+def test_an_order_that_is_named_compares_texts_as_what_they_mean(
+    folder: Path, order: str, written: str
+) -> None:
+    write(
+        folder / "pos.csv",
+        "op,id,seq,nr,below,price,at,local,place\n"
+        "I,1,9,9,-2,9.50,2026-01-05T08:00:00Z,2026-01-05 08:00:00,00A9\n"
+        "U,1,10,10,-1,10.50,2026-01-05T09:00:00Z,2026-01-05 09:00:00,00B0\n",
+    )
+    made("--events", "pos.csv", "--sequence-by", order)
+    assert source(folder, "pos")["sequence_by"] == written
+
+
+@pytest.mark.parametrize(("values", "of"), [((9, 10), "bigint"), (("9", "10"), "decimal(38,0)")])
+def test_an_order_of_json_rows_that_is_named_is_the_guess(
+    folder: Path, values: tuple[Any, ...], of: str
+) -> None:
+    rows = [{"op": "I", "id": 1, "seq": value, "nr": value} for value in values]
+    write(folder / "rows.jsonl", "\n".join(map(json.dumps, rows)))
+    for order, kind in (("seq", of), ("nr", "decimal(38,0)")):
+        ran = invoke(
+            "shop", "--events", "rows.jsonl", "--sequence-by", order, "--dry-run", "--json"
+        )
+        (table,) = json.loads(ran.output)["tables"]
+        assert table["declaration"]["sequence_by"] == f"try_cast({order} as {kind})"
+
+
+def test_an_order_that_is_named_is_cast_in_typed_files_where_it_is_text(folder: Path) -> None:
+    table = pa.table({"op": ["I", "U"], "id": [1, 1], "nr": ["9", "10"], "at": [1, 2]})
+    parquet.write_table(table, folder / "rows.parquet")
+    for order, written in (("nr", "try_cast(nr as decimal(38,0))"), ("at", "at")):
+        ran = invoke(
+            "shop", "--events", "rows.parquet", "--sequence-by", order, "--dry-run", "--json"
+        )
+        (table,) = json.loads(ran.output)["tables"]
+        assert table["declaration"]["sequence_by"] == written
+
+
+@pytest.mark.parametrize(
+    ("offsets", "of"), [(("9", "10"), "try_cast({} as decimal(38,0))"), (("0/9", "0/A"), "{}")]
+)
+def test_an_order_beside_the_events_is_cast_as_what_it_is(
+    folder: Path, offsets: tuple[str, ...], of: str
+) -> None:
+    lines = [json.dumps({"op": "c", "after": {"id": 1}, "source": {"table": "t"}})] * 2
+    with (folder / "topic.csv").open("w", newline="") as opened:
+        rows = zip(offsets, offsets, lines, strict=True)
+        csv.writer(opened).writerows([("offset", "other", "value"), *rows])
+    for order in ("offset", "other"):
+        arguments = () if order == "offset" else ("--sequence-by", "other")
+        ran = invoke(
+            *("shop", "--events", "topic.csv", "--key", "id", *arguments, "--dry-run", "--json")
+        )
+        (table,) = json.loads(ran.output)["tables"]
+        assert table["declaration"]["sequence_by"] == of.format(order)
+
+
+def test_an_order_that_no_event_has_is_refused(folder: Path) -> None:
+    said = refused("--events", "customers.csv", "--sequence-by", "nope")
+    assert "--sequence-by: nope is not a column of the raw table of customers." in said
+    assert "The columns are op, id, name, changed_at." in said
+    assert "`nope` is not a column" in refused("--events", "wal.jsonl", "--sequence-by", "`nope`")
+    made("--events", "wal.jsonl", "--sequence-by", "_batch")
+    assert source(folder, "customers")["sequence_by"] == "_batch"
+
+
 def test_parquet_keeps_its_types(folder: Path) -> None:
     table = pa.table({"op": ["I", "U"], "id": [1, 1], "seq": [1, 2]})
     parquet.write_table(table, folder / "rows.parquet")
@@ -468,7 +550,7 @@ def test_it_asks_for_the_order(folder: Path) -> None:
     (folder / "bare.csv").write_text("op,id,name\nI,1,a\nU,1,b\n")
     ran = invoke("shop", typed="events\nbare.csv\n\nid\n")
     assert ran.exit_code == 0, ran.output
-    assert source(folder, "bare")["sequence_by"] == "id"
+    assert source(folder, "bare")["sequence_by"] == "try_cast(id as decimal(38,0))"
 
 
 @pytest.mark.usefixtures("terminal")
