@@ -8,7 +8,8 @@ import io
 import itertools
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -286,6 +287,25 @@ def _json_or_none(text: str) -> Any:
         return None
 
 
+def _check_header(file: Path, names: Sequence[str]) -> None:
+    """Raises Unreadable where Spark would not find the columns by the names of the first line."""
+    if blank := [name for name in names if name != name.strip()]:
+        raise Unreadable(
+            f"{file} has blanks around the names of columns: "
+            f"{', '.join(f'`{name}`' for name in blank)}. Remove the blanks from its first line."
+        )
+    if "" in names:
+        raise Unreadable(
+            f"{file} has no name for column {names.index('') + 1} of its first line. Write one."
+        )
+    counted = Counter(name.lower() for name in names)
+    if twice := [name for name in names if counted[name.lower()] > 1]:
+        raise Unreadable(
+            f"{file} has columns whose names are the same but for case: {', '.join(twice)}. Rename"
+            " all but one of them in its first line."
+        )
+
+
 def _csv(file: Path, text: str, limit: int) -> Sample:
     if "\0" in text[:1000]:
         raise Unreadable(f"{file} is neither Parquet, JSON nor CSV. {_REMEDY}")
@@ -305,7 +325,8 @@ def _csv(file: Path, text: str, limit: int) -> Sample:
         names = ["Op", *(f"_c{number}" for number in range(1, len(rows[0])))]
         notes.append("the file has no line of column names: name the columns _c1, _c2, ...")
     else:
-        names = [name.strip() for name in rows.pop(0)]
+        names = rows.pop(0)
+        _check_header(file, names)
     rows = rows[:limit]
     odd = sum(len(row) != len(names) for row in rows)
     if odd:

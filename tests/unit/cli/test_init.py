@@ -671,6 +671,30 @@ def test_a_wrong_answer_is_refused(folder: Path, arguments: list[str], parts: li
         assert part in said
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("op,id,id,seq", "has columns whose names are the same but for case: id, id. Rename all"),
+        ("op,Id,ID,seq", "has columns whose names are the same but for case: Id, ID. Rename all"),
+        ("op, id,x, seq", "has blanks around the names of columns: ` id`, ` seq`. Remove the"),
+        ("op,id,seq,", "has no name for column 4 of its first line. Write one."),
+    ],
+)
+def test_names_of_columns_that_spark_does_not_find_are_refused(
+    folder: Path, header: str, said: str
+) -> None:
+    write(folder / "e.csv", f"{header}\nI,1,2,1\nU,1,3,2\n")
+    assert f"--events: e.csv {said}" in refused("--events", "e.csv")
+    described = CliRunner().invoke(main, ["describe", "e.csv"])
+    assert described.exit_code == 2 and said in described.output
+
+
+def test_a_first_line_may_end_with_a_carriage_return(folder: Path) -> None:
+    (folder / "e.csv").write_bytes(b"op,id,seq\r\nI,1,1\r\nU,1,2\r\n")
+    made("--events", "e.csv")
+    assert source(folder, "e")["keys"] == ["id"]
+
+
 def test_all_wrong_answers_are_told_at_once(folder: Path) -> None:
     said = refused("--events", "gone", "--name", "a-b", "--schema", "1", "--package", "nowhere")
     assert [line.split(": ")[1] for line in said.splitlines()[:-1]] == [
