@@ -196,7 +196,9 @@ def _complete(
         )
     named = keys.get(config.table, keys.get("", ""))
     if named:
-        declaration["keys"] = [] if named.lower() == NO_KEY else words.split_list(named)
+        known = {name.lower(): name for name in names}
+        given = [] if named.lower() == NO_KEY else words.split_list(named)
+        declaration["keys"] = [known.get(name.lower(), name) for name in given]
         notes = [note for note in notes if not note.startswith("keys:")] + ["keys: as asked for"]
     wrong = [key for key in declaration["keys"] if key not in names]
     if wrong or not (declaration["keys"] or named):

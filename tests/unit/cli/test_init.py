@@ -341,6 +341,11 @@ def test_an_order_that_no_event_has_is_refused(folder: Path) -> None:
     assert source(folder, "customers")["sequence_by"] == "_batch"
 
 
+def test_a_key_is_named_in_upper_or_lower_case(folder: Path) -> None:
+    made("--events", "customers.csv", "--key", "ID,Name")
+    assert source(folder, "customers")["keys"] == ["id", "name"]
+
+
 def test_parquet_keeps_its_types(folder: Path) -> None:
     table = pa.table({"op": ["I", "U"], "id": [1, 1], "seq": [1, 2]})
     parquet.write_table(table, folder / "rows.parquet")
