@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import combinations
 from pathlib import PurePath
@@ -96,9 +96,18 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     types, guessed = _types(sample, found.format, changes)
     order = _order(changes, types) if found.operation else []
     ordered = _in_order(changes, order, types)
-    keys, how = _keys(ordered, list(types), identifier_of(table or sample.name))
+    others = usable_names(types)
+    # Rows are columns of the raw table already; whoever declares them may choose the name.
+    usable = others if not found.operation and found.format in AS_TEXT else {}
+    fit = [name for name in types if words.can_be_column(name) or name in usable]
+    keys, how = _keys(ordered, fit, identifier_of(table or sample.name))
     notes.append(how)
-    declaration: dict[str, Any] = {"format": found.format, "keys": keys}
+    declaration: dict[str, Any] = {
+        "format": found.format,
+        "keys": [usable.get(key, key) for key in keys],
+    }
+    if usable:
+        declaration["renames"] = {new: name for name, new in usable.items()}
     if sample.payload == "value" and set(sample.beside) >= LANDED:
         declaration["landed"] = True
         if found.format == "debezium" and set(sample.beside) >= MESSAGES:
@@ -118,13 +127,54 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
             f"{', '.join(sorted(left_out))} orders the events and is left out of the tables; add "
             "it to the columns if it means something there"
         )
-    unfit = {name for name in types if not words.can_be_column(name)} - set(keys)
-    notes += [f"{name} is left out: {words.NO_COLUMN}" for name in types if name in unfit]
+    unfit = set(types) - set(fit)
+    for name in types:
+        if name in unfit:
+            renames = inline({"renames": {others[name]: name}})[1:-1] if name in others else ""
+            remedy = f"; declare it as {others[name]}, with {renames}" if renames else ""
+            notes.append(f"{name} is left out: {words.NO_COLUMN}{remedy}")
+    notes += as_renamed(usable)
+    if unfit & set(keys):
+        listed = ", ".join(key for key in keys if key in unfit)
+        notes.append(f"keys: TODO: {listed} has no place in the tables. Rename it in the events")
     if guessed:
         notes.append(f"types guessed from values: {', '.join(guessed)}")
-    columns = tuple(Column(name, types[name]) for name in types if name not in left_out | unfit)
-    is_open = declaration.get("sequence_by") == TODO
+    columns = tuple(
+        Column(usable.get(name, name), types[name])
+        for name in types
+        if name not in left_out | unfit
+    )
+    is_open = declaration.get("sequence_by") == TODO or bool(unfit & set(keys))
     return Proposal(_config(sample, table, system, declaration, columns), notes, is_open)
+
+
+def usable_names(names: Collection[str]) -> dict[str, str]:
+    """Returns a name for each column whose own has a character that no column can have.
+
+    A reserved name gets none: `renames` would find it among the package's own columns.
+
+    Args:
+        names: All columns that the events have.
+    """
+    taken = {name.lower() for name in names}
+    usable = {}
+    for name in names:
+        new = re.sub(r"\W+", "_", name).strip("_").lower()
+        if not words.NOT_IN_COLUMN.search(name) or words.is_reserved(name):
+            continue
+        if new and new not in taken and words.can_be_column(new):
+            usable[name] = new
+            taken.add(new)
+    return usable
+
+
+def as_renamed(usable: Mapping[str, str]) -> list[str]:
+    """Returns the notes on columns that the tables have by another name than the events.
+
+    Args:
+        usable: What `usable_names` returned.
+    """
+    return [f"{name} is read as {new}: {words.NO_COLUMN}" for name, new in usable.items()]
 
 
 def _landed_as(sample: Sample, found: Recognised, table: str) -> dict[str, str]:

@@ -169,15 +169,15 @@ def _complete(
     names = tuple(column.name for column in columns)
     declaration = dict(config.declaration)
     order = orders.get(config.table, orders.get("", ""))
-    if order and (known := _unknown_order(table, order)):
+    if order and (raw := _unknown_order(table, order)):
         problems.append(
             Problem(
                 "--sequence-by",
                 f"{order} is not a column of the raw table of {config.table}. Name one of its "
                 f"columns or an expression of them: --sequence-by {config.table}=EXPRESSION. "
-                f"The columns are {', '.join(known)}.",
+                f"The columns are {', '.join(raw)}.",
                 config.table,
-                known,
+                raw,
             )
         )
     elif order:
@@ -196,17 +196,34 @@ def _complete(
         )
     named = keys.get(config.table, keys.get("", ""))
     if named:
-        known = {name.lower(): name for name in names}
-        given = [] if named.lower() == NO_KEY else words.split_list(named)
-        declaration["keys"] = [known.get(name.lower(), name) for name in given]
+        known = {name.lower(): name for name in _all_columns(table)}
+        known |= {name.lower(): new for new, name in declaration.get("renames", {}).items()}
+        known |= {name.lower(): name for name in names}
+        declaration["keys"] = [] if named.lower() == NO_KEY else _key_columns(named, known)
         notes = [note for note in notes if not note.startswith("keys:")] + ["keys: as asked for"]
     wrong = [key for key in declaration["keys"] if key not in names]
     if wrong or not (declaration["keys"] or named):
-        said = (
-            f"{', '.join(wrong)} is not a column of {config.table}."
-            if wrong
-            else f"no key of {config.table} can be found."
-        )
+        renamed = declaration.get("renames", {}).values()
+        unfit = [name for name in wrong if not words.can_be_column(name)] or [
+            name
+            for name in ([] if wrong else _all_columns(table))
+            if words.NOT_IN_COLUMN.search(name) and name not in renamed
+        ]
+        unknown = [name for name in wrong if name not in unfit]
+        said = f"no key of {config.table} can be found." if not wrong else ""
+        if unknown:
+            many = len(unknown) > 1
+            said = (
+                f"{', '.join(unknown)} {'are not columns' if many else 'is not a column'} of "
+                f"{config.table}."
+            )
+        if unfit:
+            many = len(unfit) > 1
+            said = (
+                f"{said} {', '.join(unfit)} cannot be {'columns' if many else 'a column'} of the "
+                f"tables: {words.NO_COLUMN}{'s' * many}. Rename {'them' if many else 'it'} in the "
+                "events, or do not use it as a key."
+            ).strip()
         problems.append(
             Problem(
                 "--key",
@@ -243,6 +260,25 @@ def _column_of(expression: str) -> str:
     quoted = re.fullmatch(r"`((?:[^`]|``)+)`", expression)
     name = quoted[1].replace("``", "`") if quoted else expression
     return name.lower() if quoted or words.is_identifier(name) else ""
+
+
+def _all_columns(table: NewTable) -> list[str]:
+    """Columns of the events, with those that the tables cannot have."""
+    declared = [column.name for column in table.config.columns]
+    raw = list(table.raw_columns) if table.files else []
+    return list(dict.fromkeys([*declared, *table.config.declaration["keys"], *raw]))
+
+
+def _key_columns(text: str, known: Mapping[str, str]) -> list[str]:
+    """The columns that `--key` names: commas part them, and blanks those that have none."""
+    if text.lower() in known:
+        return [known[text.lower()]]
+    columns = []
+    for part in re.split("[,;]", text):
+        name = part.strip().strip("`").lower()
+        given = [name] if name in known else words.split_list(part)
+        columns += [known.get(one.lower(), one) for one in given]
+    return columns
 
 
 def _doubled(tables: Sequence[NewTable]) -> Iterator[Problem]:

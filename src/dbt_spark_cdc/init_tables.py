@@ -9,7 +9,16 @@ from typing import Any
 
 from dbt_spark_cdc import words
 from dbt_spark_cdc.config_table import Column, TableConfig
-from dbt_spark_cdc.describe import AS_TEXT, LANDED, TODO, identifier_of, no_format, propose
+from dbt_spark_cdc.describe import (
+    AS_TEXT,
+    LANDED,
+    TODO,
+    as_renamed,
+    identifier_of,
+    no_format,
+    propose,
+    usable_names,
+)
 from dbt_spark_cdc.init_answers import Answers, BadAnswers, Problem, warehouse_of
 from dbt_spark_cdc.new_project import LANDING, RAW_SCHEMA, RAW_TABLE, FileTable, NewTable
 from dbt_spark_cdc.recognise import Recognised, recognise, tables_of
@@ -404,6 +413,10 @@ def _from_schema(answers: Answers, schema: TableSchema) -> NewTable:
     rows = answers.format in ("flagged", "delta_cdf") or (
         answers.format == "dms" and bool(answers.raw_table) and not answers.payload
     )
+    usable = {} if rows else usable_names([column.name for column in schema.columns])
+    if usable:
+        declaration["keys"] = [usable.get(key, key) for key in schema.keys]
+        declaration["renames"] = {new: name for name, new in usable.items()}
     if not answers.raw_table:
         declaration["landed"] = True
         if schema.partitions:
@@ -430,7 +443,9 @@ def _from_schema(answers: Answers, schema: TableSchema) -> NewTable:
         schema=raw_schema,
         raw_table=raw,
         declaration=declaration,
-        columns=schema.columns,
+        columns=tuple(
+            replace(column, name=usable.get(column.name, column.name)) for column in schema.columns
+        ),
         partition="",
         history=True,
         description="",
@@ -439,6 +454,7 @@ def _from_schema(answers: Answers, schema: TableSchema) -> NewTable:
         freshness={},
     )
     notes = [f"keys: {', '.join(schema.keys)}, the primary key"] if schema.keys else []
+    notes += as_renamed(usable)
     if schema.partitions and not rows:
         notes.append(_of_partitions(schema, declaration))
     if answers.raw_table:
