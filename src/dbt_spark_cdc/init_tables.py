@@ -22,7 +22,7 @@ from dbt_spark_cdc.describe import (
 from dbt_spark_cdc.init_answers import Answers, BadAnswers, Problem, warehouse_of
 from dbt_spark_cdc.new_project import LANDING, RAW_SCHEMA, RAW_TABLE, FileTable, NewTable
 from dbt_spark_cdc.recognise import Recognised, recognise, tables_of
-from dbt_spark_cdc.sample import GZIP, Sample, Unreadable, read_sample
+from dbt_spark_cdc.sample import GZIP, NoRecords, Sample, Unreadable, read_sample
 from dbt_spark_cdc.schemas import TableSchema, read_ddl, read_postgres
 from dbt_spark_cdc.source_types import of_values
 
@@ -188,15 +188,23 @@ def _check_names(answers: Answers, files: Sequence[Path]) -> None:
 
 def _sample(name: str, files: Sequence[Path], limit: int) -> Sample:
     """The records of all files of a topic, which have to be of one kind."""
-    filled = [file for file in files if file.stat().st_size] or files[:1]
-    first = read_sample(filled[0], limit)
-    records = list(first.records)
-    rows, notes, by_line = list(first.rows), list(first.notes), first.by_line
-    for file in filled[1:]:
-        sample = read_sample(file, max(limit - len(records), AT_LEAST))
+    first: Sample | None = None
+    empty: NoRecords | None = None
+    records: list[Any] = []
+    for file in files:
+        try:
+            sample = read_sample(file, max(limit - len(records), AT_LEAST) if first else limit)
+        except NoRecords as exc:
+            # A day without a change may have a file, too.
+            empty = empty or exc
+            continue
+        if first is None:
+            first, first_file, records = sample, file, list(sample.records)
+            rows, notes, by_line = list(sample.rows), list(sample.notes), sample.by_line
+            continue
         if (_kind(sample), _columns(sample)) != (_kind(first), _columns(first)):
             raise Unreadable(
-                f"{file} is {_kind(sample)} with {_columns(sample) or 'events'}, and {filled[0]} "
+                f"{file} is {_kind(sample)} with {_columns(sample) or 'events'}, and {first_file} "
                 f"is {_kind(first)} with {_columns(first) or 'events'}. Give the files of each "
                 "table a folder of their own."
             )
@@ -204,6 +212,8 @@ def _sample(name: str, files: Sequence[Path], limit: int) -> Sample:
         rows += sample.rows
         notes += [note for note in sample.notes if note not in notes]
         by_line = by_line and sample.by_line
+    if first is None:
+        raise empty or NoRecords(f"{name} holds no files. Name events.")
     return replace(first, name=name, records=records, rows=rows, notes=notes, by_line=by_line)
 
 

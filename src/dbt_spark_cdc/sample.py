@@ -34,6 +34,10 @@ class Unreadable(Exception):
     """A sample cannot be had; the message says why and what to do."""
 
 
+class NoRecords(Unreadable):
+    """The file is sound and holds no record: a header alone, or no line."""
+
+
 @dataclass
 class Sample:
     """Records of a file or table.
@@ -79,7 +83,7 @@ def read_sample(path: Path, limit: int = RECORDS) -> Sample:
     except OSError as exc:
         raise Unreadable(f"{file} cannot be read: {exc.strerror or exc}.") from exc
     if not head.strip():
-        raise Unreadable(f"{file} is empty. Name a file that holds events.")
+        raise NoRecords(f"{file} is empty. Name a file that holds events.")
     for magic, kind in _OTHER_KINDS.items():
         if head.startswith(magic):
             raise Unreadable(
@@ -89,7 +93,7 @@ def read_sample(path: Path, limit: int = RECORDS) -> Sample:
     sample = _parquet(file, limit) if head.startswith(PARQUET) else _text(file, head, limit)
     sample.notes[:0] = notes
     if not sample.records:
-        raise Unreadable(f"{file} holds no records. Name a file that holds events.")
+        raise NoRecords(f"{file} holds no records. Name a file that holds events.")
     return unfolded(sample)
 
 

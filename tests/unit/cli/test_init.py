@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -766,6 +767,20 @@ def test_names_of_columns_that_spark_does_not_find_are_refused(
     assert f"--events: e.csv {said}" in refused("--events", "e.csv")
     described = CliRunner().invoke(main, ["describe", "e.csv"])
     assert described.exit_code == 2 and said in described.output
+
+
+def test_files_without_records_are_passed_over_beside_others(folder: Path) -> None:
+    for name in ("first", "only"):
+        (folder / name).mkdir()
+        write(folder / name / "0.csv", "op,id,seq\n")
+        write(folder / name / "1.csv", "")
+        (folder / name / "2.csv.gz").write_bytes(gzip.compress(b""))
+    write(folder / "first/3.csv", "op,id,seq\nI,1,1\nU,1,2\n")
+    made("--events", "first")
+    assert source(folder, "first")["keys"] == ["id"]
+    assert (folder / "shop/landing/first/0.csv").exists()
+    shutil.rmtree(folder / "shop")
+    assert "only/0.csv holds no records. Name a file that" in refused("--events", "only")
 
 
 def test_a_first_line_may_end_with_a_carriage_return(folder: Path) -> None:
