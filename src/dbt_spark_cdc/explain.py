@@ -230,8 +230,13 @@ def explain_row(
         target: Target of the profile; None: its default.
 
     Raises:
-        BadProject: dbt cannot answer.
+        BadProject: dbt cannot answer, as before the first build.
     """
+    if missing := [stored.node["name"] for stored in found.stored if not stored.may_be_there]:
+        raise BadProject(
+            f"{found.table.name} is not built: no table {', '.join(missing)} holds the row. Run "
+            "`dbt build` first; `cdc explain` without --key shows what it will read."
+        )
     # The results of the last build are not to be replaced.
     command = ["--no-write-json", "show", "--inline", query(found, key), "--limit", "-1"]
     answer = dbt_result(command, project.root, profiles, target).results[0].agate_table

@@ -154,6 +154,17 @@ def test_what_is_not_there_is_refused(shop: Path) -> None:
     assert "--key id=VALUE" in run(shop, "orders", "--key", "a=1", "--key", "b=2", code=2)
 
 
+def test_a_row_of_a_table_that_was_never_built_is_refused_without_spark(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbt_spark_cdc.explain.dbt_result", lambda *_: pytest.fail("asks Spark"))
+    said = run(shop, "stock", "--key", "7", code=2)
+    assert (
+        "stock is not built: no table stock_history, stock holds the row. Run `dbt build`" in said
+    )
+    assert "--key id=VALUE" in run(shop, "stock", "--key", "a=1", "--key", "b=2", code=2)
+
+
 def test_values_of_keys_are_no_code(shop: Path) -> None:
     known = open_project(shop, shop)
     orders = known.table("orders")
