@@ -501,6 +501,13 @@ def _state(found: TableStatus) -> tuple[str, str]:
         if stored.problem:
             return UNKNOWN, stored.problem
     missing = [stored.node["name"] for stored in found.stored if stored.table is None]
+    if missing and found.failed_tests and found.result and found.result.status == "skipped":
+        tests = ", ".join(test.node.split(".")[2] for test in found.failed_tests)
+        return NOT_BUILT, (
+            f"no table {', '.join(missing)}: the last run skipped it after the failed test {tests}."
+            " Correct what it found and run `dbt build`, or leave it out: `dbt build --exclude "
+            f"{tests.replace(', ', ' ')}`"
+        )
     if missing:
         return NOT_BUILT, f"no table {', '.join(missing)}: run `dbt build`"
     unread = found.unread

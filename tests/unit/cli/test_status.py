@@ -219,6 +219,27 @@ def test_what_was_never_built_is_told(shop: Path, tmp_path: Path) -> None:
     assert "orders_history, orders: run `dbt build`" in found["reason"]
 
 
+def test_a_table_that_a_failed_test_kept_from_being_built_names_the_test(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", "orders")
+    known = manifest("orders")
+    test = node("no_overlap_orders", "test", ["snapshot.p.orders_history"])
+    test["unique_id"] += ".1a2b"
+    known["nodes"][test["unique_id"]] = test
+    (folder / "target" / "manifest.json").write_text(json.dumps(known))
+    Delta(folder / "warehouse" / "s.db" / "orders_history").commit(40, pa.table({"id": [1]}))
+    outcome = [("snapshot.p.orders_history", "success", ""), ("model.p.orders", "skipped", "")]
+    results(folder, *outcome, (test["unique_id"], "fail", "Got 1 result"))
+    found = status(folder, "orders")
+    assert found["state"] == "not built"
+    assert found["reason"] == (
+        "no table orders: the last run skipped it after the failed test no_overlap_orders. Correct "
+        "what it found and run `dbt build`, or leave it out: "
+        "`dbt build --exclude no_overlap_orders`"
+    )
+    results(folder, *outcome)
+    assert status(folder, "orders")["reason"] == "no table orders: run `dbt build`"
+
+
 def test_a_final_table_behind_its_history_is_behind(shop: Path) -> None:
     history = Delta(shop / "warehouse" / "s.db" / "orders_history")
     history.version = 0
