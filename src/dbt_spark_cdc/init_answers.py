@@ -152,6 +152,12 @@ def _wrong_options(answers: Answers) -> Iterator[Problem]:
             "--format",
             f"unknown format `{answers.format}`. The formats are {', '.join(words.FORMATS)}.",
         )
+    if answers.operation and answers.format not in ("", "flagged"):
+        yield Problem(
+            "--operation",
+            f"it names the column of the flag, which the format {answers.format} does not have. "
+            "Leave it out, or write --format flagged.",
+        )
     if answers.raw_table and not _RELATION.fullmatch(answers.raw_table):
         yield Problem(
             "--raw-table",

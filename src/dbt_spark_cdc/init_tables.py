@@ -104,6 +104,9 @@ def _from_events(
         except Unreadable as exc:
             faults.append(Problem("--events", str(exc)))
             continue
+        except BadAnswers as exc:
+            faults += exc.problems
+            continue
         if not answers.raw_table and any(is_wanted(answers.only, title) for title, _ in new):
             copies += [
                 (file, Path(LANDING, new[0][1].folder, _landed_name(file))) for file in files
@@ -230,7 +233,19 @@ def _columns(sample: Sample) -> str:
 
 def _recognised(answers: Answers, sample: Sample) -> Recognised:
     """The format of a sample, which has to be that of nearly all its records."""
-    found = recognise(sample)
+    found = recognise(sample, answers.operation)
+    if found is None and answers.operation:
+        names = dict.fromkeys(n for row in sample.records if isinstance(row, dict) for n in row)
+        raise BadAnswers(
+            [
+                Problem(
+                    "--operation",
+                    f"no record of {sample.name} has I, U, D or T, or such a word, in a column "
+                    f"{answers.operation}. Name the column that does, or leave the option out if "
+                    f"the events are of another format. The columns are {', '.join(names)}.",
+                )
+            ]
+        )
     if found is None:
         raise Unreadable(f"{no_format(sample)} `cdc describe` says more.")
     if answers.format in words.FORMATS and found.format != answers.format:

@@ -113,12 +113,15 @@ class Recognised:
     operation: str = ""
 
 
-def recognise(sample: Sample) -> Recognised | None:
+def recognise(sample: Sample, operation: str = "") -> Recognised | None:
     """Returns what format a sample has; None if none fits.
 
     Args:
         sample: Records of a file or table.
+        operation: Column of the flag, if it is known; the format is flagged then.
     """
+    if operation:
+        return _flagged(sample, operation)
     found = []
     for name, known in FORMATS.items():
         records = _with_keys(sample) if name == "debezium" else sample.records
@@ -166,8 +169,8 @@ def _is_sound(change: Change) -> bool:
     return change.op in ("I", "U", "D", "T") and all(isinstance(name, str) for name in names)
 
 
-def _flagged(sample: Sample) -> Recognised | None:
-    """Row images with a column of flags; of DMS where the column has its name."""
+def _flagged(sample: Sample, operation: str = "") -> Recognised | None:
+    """Row images with a column of flags; of DMS where the column has its name, if none is known."""
     rows = [record for record in sample.records if isinstance(record, dict)]
     names = dict.fromkeys(name for row in rows for name in row)
     candidates = []
@@ -175,7 +178,10 @@ def _flagged(sample: Sample) -> Recognised | None:
         flags = [str(row[name]) for row in rows if _is_flag(row.get(name))]
         hinted = name.lower().strip("_") in FLAG_NAMES
         distinct = {flag.strip().lower()[:1] for flag in flags}
-        if flags and len(flags) >= len(rows) * 0.9 and (hinted or len(distinct) >= FLAGS_SEEN):
+        if operation:
+            if flags and name.lower() == operation.lower():
+                candidates.append((len(flags) / len(rows), True, -position, name))
+        elif flags and len(flags) >= len(rows) * 0.9 and (hinted or len(distinct) >= FLAGS_SEEN):
             candidates.append((len(flags) / len(rows), hinted, -position, name))
     if not candidates:
         return None
@@ -186,7 +192,7 @@ def _flagged(sample: Sample) -> Recognised | None:
         if _is_flag(row.get(flag))
     ]
     reasons = [f"column `{flag}` holds I, U, D or T in {share:.0%} of {len(rows)} rows"]
-    if sample.kind != "json" and not sample.payload and flag == "Op":
+    if not operation and sample.kind != "json" and not sample.payload and flag == "Op":
         reasons.append("AWS DMS gives its first column that name")
         return Recognised("dms", share, "likely", reasons, changes, flag)
     return Recognised("flagged", share, "likely" if hinted else "a guess", reasons, changes, flag)

@@ -416,6 +416,42 @@ def test_a_reserved_name_that_the_events_name_as_the_key_is_refused(folder: Path
     assert "# To be completed" in described
 
 
+def test_the_column_of_the_flag_is_the_one_that_is_named(folder: Path) -> None:
+    write(folder / "e.csv", "op,id,seq,Verb\nI,1,1,u\nU,1,2,d\nU,2,3,i\n")
+    made("--events", "e.csv", "--operation", "verb")
+    declared = source(folder, "e")
+    assert (declared["format"], declared["operation"]) == ("flagged", "Verb")
+    assert list(declared["columns"]) == ["op", "id"]
+    shutil.rmtree(folder / "shop")
+    write(folder / "dms.csv", "Op,id,seq\nI,1,1\nU,1,2\n")
+    made("--events", "dms.csv", "--operation", "Op", "--format", "flagged")
+    assert source(folder, "dms")["format"] == "flagged"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--events", "e.csv", "--operation", "nope"], "of e has I, U, D or T, or such a word, in"),
+        (["--events", "e.csv", "--operation", "id"], "column id. Name the column that does, or"),
+        (["--events", "wal.jsonl", "--operation", "id"], "--operation: no record of wal has"),
+        (["--events", "e.csv", "--operation", "op"], "--events: only 33% of the 3 records of e"),
+        (
+            ["--events", "e.csv", "--operation", "op", "--format", "dms"],
+            "--operation: it names the column of the flag, which the format dms does not have",
+        ),
+        (
+            ["--ddl", "dump.sql", "--operation", "op", "--format", "canal"],
+            "--operation: it names the column of the flag, which the format canal does not have",
+        ),
+    ],
+)
+def test_a_column_of_the_flag_that_holds_none_is_refused(
+    folder: Path, arguments: list[str], said: str
+) -> None:
+    write(folder / "e.csv", "op,id,seq\nI,1,1\nX,1,2\nY,2,3\n")
+    assert said in refused(*arguments)
+
+
 def test_a_key_is_named_in_upper_or_lower_case(folder: Path) -> None:
     made("--events", "customers.csv", "--key", "ID,Name")
     assert source(folder, "customers")["keys"] == ["id", "name"]
