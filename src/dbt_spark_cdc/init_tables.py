@@ -135,21 +135,19 @@ def _topics(path: Path) -> dict[str, list[Path]]:
     own = {
         folder: [file for file in inside if file.is_file()] for folder, inside in folders.items()
     }
-    if empty := [folder.name for folder, inside in own.items() if not inside]:
-        raise Unreadable(
-            f"{path} holds folders without files: {', '.join(empty)}. Remove them. Files in folders"
-            " below them are not read: move them up."
-        )
     if deep := [
         f"{folder.name}/{entry.name}"
         for folder, inside in folders.items()
         for entry in inside
         if entry.is_dir()
     ]:
+        more = ", ..." if len(deep) > 8 else ""
         raise Unreadable(
-            f"{path} holds folders inside of those of its topics: {', '.join(deep[:8])}. Files in "
-            "them are not read: move them up."
+            f"{path} holds folders inside of those of its topics: {', '.join(deep[:8])}{more}. "
+            "Files in them are not read. Move the files up, into the folder of their topic."
         )
+    if empty := [folder.name for folder, inside in own.items() if not inside]:
+        raise Unreadable(f"{path} holds folders without files: {', '.join(empty)}. Remove them.")
     topics: dict[str, list[Path]] = {}
     for folder, inside in own.items():
         if topics.setdefault(_topic_of(folder), inside) is not inside:

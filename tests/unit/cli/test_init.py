@@ -238,7 +238,19 @@ def test_folders_that_are_named_like_topics_are_a_topic_each(folder: Path) -> No
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
-        (("orders/partition=0/a.json",), "folders without files: orders"),
+        (
+            ("orders/partition=0/a.json",),
+            "folders inside of those of its topics: orders/partition=0. Files in them are not read."
+            " Move the files up",
+        ),
+        (
+            ("orders/a.json", "orders/old/b.json"),
+            "inside of those of its topics: orders/old. Files",
+        ),
+        (
+            tuple(f"orders/day={day}/a.json" for day in range(9)),
+            "orders/day=6, orders/day=7, .... Files in",
+        ),
         (("Orders/a.json", "orders/a.json"), "two folders that would be the topic orders"),
     ],
 )
@@ -695,7 +707,7 @@ def write(path: Path, text: str) -> str:
         (["--events", "gone.csv"], ["--events: gone.csv does not exist", "Name a file or folder"]),
         (["--events", "empty.csv"], ["--events: empty.csv is empty"]),
         (["--events", "empty"], ["--events: empty is a folder without files"]),
-        (["--events", "hollow"], ["--events: hollow holds folders without files: a"]),
+        (["--events", "hollow"], ["--events: hollow holds folders without files: a. Remove"]),
         (["--events", "mixed"], ["--events: mixed holds files (1.csv) beside folders (a)"]),
         (["--events", "kinds"], ["b.jsonl is json", "a.csv is csv with op, id", "of their own"]),
         (["--events", "plain.csv"], ["no change format fits plain", "cdc describe"]),
