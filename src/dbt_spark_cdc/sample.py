@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -224,6 +225,15 @@ def _text(file: Path, head: bytes, limit: int) -> Sample:
         text = head.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         # The sample may end inside of a character.
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise Unreadable(
+                f"{file} is text in UTF-16. Convert it: iconv -f utf-16 -t utf-8"
+            ) from exc
+        if b"\0" in head:
+            raise Unreadable(
+                f"{file} is not a text file (it holds NUL bytes), and not Parquet. JSON, CSV and "
+                "Parquet are read; load anything else into a table and name that."
+            ) from exc
         if whole or exc.start < len(head) - 4:
             raise Unreadable(
                 f"{file} is neither Parquet nor text in UTF-8 (byte {exc.start}). Convert it: "

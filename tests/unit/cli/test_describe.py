@@ -472,6 +472,20 @@ def test_names_that_no_column_can_have_are_left_out(tmp_path):
         assert f"{name} is left out: Delta or the package does not take the name" in run(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        ("op,id\nI,1\n".encode("utf-16"), "UTF-16. Convert it: iconv -f utf-16 -t utf-8"),
+        (b"\xfe\xff" + "op,id\nI,1\n".encode("utf-16-be"), "iconv -f utf-16 -t utf-8"),
+        (bytes(range(256)), "is not a text file (it holds NUL bytes), and not Parquet"),
+        ("op,name\nI,Zoé\n".encode("latin1"), "(byte 12). Convert it: iconv -f latin1 -t utf-8"),
+    ],
+)
+def test_files_in_other_encodings_are_refused_with_the_right_advice(tmp_path, content, advice):
+    (tmp_path / "a.csv").write_bytes(content)
+    assert advice in run(tmp_path / "a.csv", code=2)
+
+
 def test_dms_files_have_no_header(tmp_path):
     path = tmp_path / "LOAD1.csv"
     path.write_text("I,101,Smith\nU,101,Smith\nD,101,Smith\n")
