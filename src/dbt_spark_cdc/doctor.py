@@ -28,7 +28,9 @@ from rich.markup import escape
 
 from dbt_spark_cdc.delta_table import UnreadableLog, read_table
 from dbt_spark_cdc.project import (
+    NAME_IT,
     BadProject,
+    NoProject,
     dbt_result,
     load_credentials,
     profiles_folder,
@@ -146,12 +148,18 @@ def _versions() -> Iterator[Check]:
         yield Check("versions", OK, ", ".join(shown))
 
 
+def _bad(name: str, exc: BadProject) -> Check:
+    if isinstance(exc, NoProject):
+        return Check(name, PROBLEM, str(exc).removesuffix(f" {NAME_IT}"), NAME_IT)
+    return Check(name, PROBLEM, str(exc), "Correct it, and run `cdc doctor` again.")
+
+
 def _profile(root: Path, profiles: Path | None, target: str | None) -> Check:
     try:
         project_settings(root)
         credentials = load_credentials(root, profiles, target)
     except BadProject as exc:
-        return Check("profile", PROBLEM, str(exc), "Correct it, and run `cdc doctor` again.")
+        return _bad("profile", exc)
     place = profiles_folder(root, profiles) / "profiles.yml"
     if credentials.type == "sparkcdc":
         remote = getattr(credentials, "remote", None)
@@ -360,7 +368,7 @@ def _declarations(root: Path, profiles: Path | None, target: str | None) -> Iter
         settings = project_settings(root)
         manifest = dbt_result(["parse"], root, profiles, target)
     except BadProject as exc:
-        yield Check("project", PROBLEM, str(exc), "Correct it, and run `cdc doctor` again.")
+        yield _bad("project", exc)
         return
     yield from _wiring(root, settings)
     if "macro.cdc.validate" in manifest.macros:

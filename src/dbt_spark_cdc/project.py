@@ -28,10 +28,16 @@ KINDS = {"events": "staging", "current": "final", "changelog": "changelog"}
 # The key in a model's `meta` for its chart in the report.
 CHART = "cdc_chart"
 FAILED = frozenset(["error", "fail", "runtime error", "partial success"])
+# What to do in a folder without a project.
+NAME_IT = "Name its folder: --project-dir"
 
 
 class BadProject(Exception):
     """A project or profile that cannot be used; the message says what to do."""
+
+
+class NoProject(BadProject):
+    """The folder holds no dbt project."""
 
 
 @dataclass(frozen=True)
@@ -428,15 +434,14 @@ def project_settings(root: Path) -> dict[str, Any]:
         root: The project's folder.
 
     Raises:
-        BadProject: There is no such file, or it is no YAML.
+        NoProject: There is no such file.
+        BadProject: It is no YAML.
     """
     path = root / "dbt_project.yml"
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BadProject(
-            f"There is no dbt_project.yml in {root}. Name its folder: --project-dir"
-        ) from None
+        raise NoProject(f"There is no dbt_project.yml in {root}. {NAME_IT}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
         raise BadProject(f"{path} cannot be read: {exc}") from exc
     return settings if isinstance(settings, dict) else {}
@@ -465,8 +470,9 @@ def load_credentials(root: Path, profiles: Path | None, target: str | None) -> C
         target: Target of the profile; None: its default.
 
     Raises:
-        BadProject: The profile cannot be read; the message is dbt's.
+        BadProject: There is no project, or its profile cannot be read; the message is dbt's then.
     """
+    project_settings(root)  # dbt would blame packages.yml
     from dbt.config.runtime import load_profile
     from dbt.flags import set_from_args
     from dbt_common.context import set_invocation_context

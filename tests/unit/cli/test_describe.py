@@ -486,6 +486,14 @@ def test_files_in_other_encodings_are_refused_with_the_right_advice(tmp_path, co
     assert advice in run(tmp_path / "a.csv", code=2)
 
 
+def test_a_table_is_looked_for_in_a_project_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = run("raw.t", code=2)
+    assert (
+        said == f"cdc: There is no dbt_project.yml in {tmp_path}. Name its folder: --project-dir\n"
+    )
+
+
 def test_dms_files_have_no_header(tmp_path):
     path = tmp_path / "LOAD1.csv"
     path.write_text("I,101,Smith\nU,101,Smith\nD,101,Smith\n")

@@ -150,7 +150,9 @@ def test_a_package_that_is_not_installed_is_told(project: Path) -> None:
 
 def test_no_project_still_has_the_machine_looked_at(tmp_path: Path) -> None:
     found = checks(tmp_path, code=1)
-    assert "no dbt_project.yml" in found["profile"]["finding"]
+    for name in ("profile", "project"):
+        assert found[name]["finding"] == f"There is no dbt_project.yml in {tmp_path}."
+        assert found[name]["remedy"] == "Name its folder: --project-dir"
     assert {"java", "jars", "memory", "disk"} <= set(found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.project import KINDS, kind_of
+from dbt_spark_cdc.project import KINDS, NoProject, kind_of, load_credentials
 
 GRAPH = Path(__file__).resolve().parents[3] / "macros" / "declare" / "_graph.sql"
 
@@ -40,6 +40,11 @@ def node(resource_type: str, *macros: str, language: str = "sql", **config: str)
 )
 def test_kinds(given: dict[str, Any], kind: str | None) -> None:
     assert kind_of(given) == kind
+
+
+def test_a_profile_is_looked_for_in_a_project_only(tmp_path: Path) -> None:
+    with pytest.raises(NoProject, match=r"no dbt_project.yml in .*\. Name its folder: --project"):
+        load_credentials(tmp_path, None, None)
 
 
 def test_macros_tell_the_same_kinds() -> None:
