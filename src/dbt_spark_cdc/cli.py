@@ -21,6 +21,7 @@ from dbt_spark_cdc.capture.command import capture
 from dbt_spark_cdc.config_table import BadConfig, read_config
 from dbt_spark_cdc.generate import Status, Step
 from dbt_spark_cdc.init_command import init
+from dbt_spark_cdc.init_tables import is_wanted
 from dbt_spark_cdc.project import BadProject, open_project, project_settings, table_names
 from dbt_spark_cdc.project_files import Layout
 from dbt_spark_cdc.recognise import recognise
@@ -131,7 +132,9 @@ def generate(
 
 @main.command()
 @click.argument("file_or_table")
-@click.option("--table", "only", help="Describe only this table of the events.")
+@click.option(
+    "--table", "only", help="Describe only this table of the events: TABLE or SCHEMA.TABLE."
+)
 @click.option("--system", default="", help="Name of the dbt source. [default: from the events]")
 @click.option("--yaml", "form", flag_value="yaml", help="Print only the YAML of the source.")
 @click.option("--row", "form", flag_value="row", help="Print rows for seeds/cdc_tables.csv.")
@@ -179,7 +182,7 @@ def describe(
     proposals = description.propose(sample, found, system)
     if only:
         named = sorted({change.table for change in found.changes})
-        found.changes = [change for change in found.changes if change.table == only]
+        found.changes = [change for change in found.changes if is_wanted([only], change.table)]
         if not found.changes:
             _stop(f"No event is of {only}. The tables are {', '.join(named)}.")
         proposals = description.propose(sample, found, system)

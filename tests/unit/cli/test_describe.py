@@ -494,6 +494,20 @@ def test_a_table_is_looked_for_in_a_project_only(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("name", ["public.user", "user", "USER"])
+def test_a_table_is_named_with_or_without_its_schema(tmp_path, name):
+    events = [
+        {"op": "c", "after": {"id": 1}, "source": {"schema": schema, "table": table}}
+        for schema, table in (("public", "user"), ("public", "users"), ("old", "item"))
+    ]
+    path = jsonl(tmp_path / "a.jsonl", *events)
+    said = run(path, "--table", name)
+    assert "# public.user\n" in said and "users" not in said and "item" not in said
+    assert "The tables are old.item, public.user, public.users." in run(
+        path, "--table", "item.old", code=2
+    )
+
+
 def test_dms_files_have_no_header(tmp_path):
     path = tmp_path / "LOAD1.csv"
     path.write_text("I,101,Smith\nU,101,Smith\nD,101,Smith\n")
