@@ -17,6 +17,7 @@ import click
 
 from dbt_spark_cdc import describe as description
 from dbt_spark_cdc import generate as generation
+from dbt_spark_cdc import words
 from dbt_spark_cdc.capture.command import capture
 from dbt_spark_cdc.config_table import BadConfig, read_config
 from dbt_spark_cdc.generate import Status, Step
@@ -111,10 +112,9 @@ def generate(
     try:
         configs = read_config(config or project_dir / TABLES, columns)
     except BadConfig as exc:
-        _stop(
-            f"{len(exc.problems)} problem(s) in the control table. Nothing was written.\n  - "
-            + "\n  - ".join(exc.problems)
-        )
+        count = words.counted(len(exc.problems), "problem")
+        listed = "\n  - ".join(exc.problems)
+        _stop(f"{count} in the control table. Nothing was written.\n  - {listed}")
     steps = generation.plan(project_dir, configs, layout)
     if not check:
         try:

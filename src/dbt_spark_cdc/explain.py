@@ -16,7 +16,7 @@ from rich.table import Table
 from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, dbt_result
 from dbt_spark_cdc.status import Stored, TableStatus
 from dbt_spark_cdc.status_text import ago, size
-from dbt_spark_cdc.words import quoted
+from dbt_spark_cdc.words import counted, quoted
 
 _ENDS = ("D", "T")
 _OPERATIONS = {"I": "insert", "U": "update", "D": "delete", "T": "truncate"}
@@ -119,7 +119,9 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
             if idle and not behind:
                 steps.append(Step("nothing", name, "it has every change of the history"))
             else:
-                waiting = f"{behind} commits of the history wait for it; " if behind else ""
+                verb = "waits" if behind == 1 else "wait"
+                waiting = f"{counted(behind, 'commit')} of the history {verb} for it; "
+                waiting = waiting if behind else ""
                 text = f"{waiting}rows whose open version changed are written or deleted"
                 steps.append(Step("write", name, f"{text} ({_files(stored)})"))
         elif idle:
@@ -142,11 +144,12 @@ def _read(found: TableStatus, raw: Stored, folder: Path | None, first: bool, now
         mark = found.high_water_mark
         until = "" if mark is None else f" up to {mark:,}"
         return Step("nothing", name, f"all of it is read{until} (version {raw.table.version})")
-    count = "rows" if unread.rows is None else f"{unread.rows:,} rows"
+    count = "rows" if unread.rows is None else counted(unread.rows, "row")
     since = f", the oldest written {ago(unread.since, now)}" if unread.since else ""
     if first:
         return Step("read", name, f"all of it: {count}{since}")
-    files = f" in {len(unread.files)} files ({size(sum(file.size for file in unread.files))})"
+    of_files = size(sum(file.size for file in unread.files))
+    files = f" in {counted(len(unread.files), 'file')} ({of_files})"
     at_most = "" if unread.exact else "at most "
     after = "" if found.high_water_mark is None else f" after {found.high_water_mark:,}"
     return Step("read", name, f"{at_most}{count}{after}{files if unread.files else ''}{since}")
@@ -179,7 +182,7 @@ def _lookup(stored: Stored) -> str:
 
 def _files(stored: Stored) -> str:
     table = stored.table
-    return f"{len(table.files)} files, {size(table.size)}" if table else "no files"
+    return f"{counted(len(table.files), 'file')}, {size(table.size)}" if table else "no files"
 
 
 def parse_key(table: CdcTable, given: Sequence[str]) -> dict[str, str]:

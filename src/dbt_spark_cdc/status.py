@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES
 
+from dbt_spark_cdc import words
 from dbt_spark_cdc.delta_table import DataFile, DeltaTable, UnreadableLog, read_table
 from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, Result
 from dbt_spark_cdc.runs import Run, ledger_rows, runs_of
@@ -514,11 +515,14 @@ def _state(found: TableStatus) -> tuple[str, str]:
     if unread.rows or unread.since:
         if unread.rows is None:
             return BEHIND, "rows not read"
-        return BEHIND, f"{'' if unread.exact else 'at most '}{unread.rows:,} raw rows not read"
+        return (
+            BEHIND,
+            f"{'' if unread.exact else 'at most '}{words.counted(unread.rows, 'raw row')} not read",
+        )
     if found.unread_versions:
-        return BEHIND, f"{found.unread_versions} versions of the history not read"
+        return BEHIND, f"{words.counted(found.unread_versions, 'version')} of the history not read"
     if found.failed_tests:
-        return FAILED, f"{len(found.failed_tests)} tests failed in the last run"
+        return FAILED, f"{words.counted(len(found.failed_tests), 'test')} failed in the last run"
     if unread.rows is None:
         why = found.raw.folder if found.raw and found.raw.folder else "its source"
         return UNKNOWN, f"{why} is not a readable Delta table with numbered arrivals"

@@ -121,6 +121,16 @@ _TYPE = re.compile(
 _OPENING, _CLOSING, _QUOTES = "(<[{", ")>]}", "'\"`"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, which has an s in the plural.
+
+    Args:
+        number: How many.
+        noun: What, in the singular.
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def quoted(name: str) -> str:
     """Returns a name as a quoted identifier of Spark SQL.
 

@@ -16,6 +16,7 @@ import click
 
 from dbt_spark_cdc.capture.options import Options, check, parse_table
 from dbt_spark_cdc.capture.problems import CaptureProblem
+from dbt_spark_cdc.words import counted
 
 _MIB = 1024 * 1024
 
@@ -114,7 +115,7 @@ def postgres(
     """
     problems = check(slot, tables, insert_only, folder_name, snapshot, create_slot)
     if problems:
-        _refuse("\n  - ".join([f"{len(problems)} problem(s).", *problems]), 2)
+        _refuse("\n  - ".join([f"{counted(len(problems), 'problem')}.", *problems]), 2)
     options = Options(
         dsn=dsn,
         slot=slot,

@@ -107,7 +107,7 @@ class TestCommands:
         )
         assert found["lag_seconds"] < 600
         steps = {step["relation"]: step for step in shown(project, "explain", "items")["next"]}
-        assert steps[raw]["text"].startswith("5 rows after 1 in 1 files")
+        assert steps[raw]["text"].startswith("5 rows after 1 in 1 file")
         assert steps[f"{project.test_schema}.items_final"]["does"] == "write"
         row = shown(project, "explain", "items", "--key", "1")["row"]
         assert [event["effect"] for event in row["events"]].count("not read yet") == 3

@@ -62,7 +62,7 @@ def test_the_command_refuses_before_it_connects(tmp_path: Path) -> None:
     arguments = ["capture", "postgres", "--slot", "S", "--into", str(tmp_path / "new")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
-    assert "2 problem(s)." in done.output and "--slot 'S'" in done.output
+    assert "2 problems." in done.output and "--slot 'S'" in done.output
     assert not (tmp_path / "new").exists()
 
 

@@ -124,8 +124,9 @@ def test_what_is_new_is_read_and_written(shop: Path) -> None:
     raw.version = 0
     raw.commit(30, raw_rows("orders", 1), partition={"_table": "orders"})
     said = run(shop, "orders")
-    assert "3 rows after 0 in 1 files" in said
+    assert "3 rows after 0 in 1 file (" in said
     assert said.count("  writes ") == 2
+    assert "(1 file, " in said
 
 
 def test_a_table_that_was_never_built_is_made_from_all(shop: Path) -> None:

@@ -211,8 +211,10 @@ def test_check_tells_ci_and_writes_nothing(project):
 def test_bad_rows_stop_all_before_anything_is_written(project):
     project.tables(ORDERS, ["carts", "", "", "", "", "", "", "", ""])
     said = project.run(code=2)
-    assert "4 problem(s) in the control table. Nothing was written." in said
+    assert "4 problems in the control table. Nothing was written." in said
     assert project.files() == {}
+    project.tables(ORDERS, ORDERS)
+    assert "1 problem in the control table." in project.run(code=2)
 
 
 def test_the_projects_own_folders_are_used(project):

@@ -193,6 +193,13 @@ def test_an_audit_table_counts_them_all(shop: Path) -> None:
     assert status(shop, "orders")["quarantined"] == 17
 
 
+def test_one_row_is_counted_in_the_singular(shop: Path) -> None:
+    raw = Delta(shop / "warehouse" / "raw.db" / "shop")
+    raw.version = 2
+    raw.commit(30, raw_rows("orders", 2, 1), partition={"_table": "orders"})
+    assert status(shop, "orders")["reason"] == "1 raw row not read"
+
+
 def test_a_failed_node_is_told_with_its_message(shop: Path) -> None:
     results(
         shop,
