@@ -340,6 +340,30 @@ def test_each_format_is_recognised(tmp_path, name):
     assert run(path).startswith(f"# sample.jsonl: {found['format']}, sure\n#   100% of ")
 
 
+def test_rows_keep_options_that_have_no_cell_of_their_own(tmp_path):
+    events = [
+        {"op": "c", "ts_ms": 1, "after": {"id": 1, "Line No": 2}, "source": source}
+        for source in ({"schema": "a", "table": name, "lsn": 1} for name in ("orders", "items"))
+    ]
+    row = tmp_path / "cdc_tables.csv"
+    row.write_text(run(jsonl(tmp_path / "topic.jsonl", *events), "--row"))
+    for config in read_config(row):
+        assert config.declaration["source_table"] == f"a.{config.table}"
+        assert config.declaration["renames"] == {"line_no": "Line No"}
+        assert config.declaration["payload"] == "value"
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+@pytest.mark.parametrize("command", [["describe", "a.csv"], ["init", "shop", "--events", "a.csv"]])
+def test_a_limit_is_at_least_1(tmp_path, monkeypatch, command, limit):
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("op,id,seq\nI,1,1\nU,1,2\n")
+    ran = CliRunner().invoke(main, [*command, "--limit", limit])
+    assert ran.exit_code == 2 and f"{limit} is not in the range x>=1" in ran.output
+    ran = CliRunner().invoke(main, [*command, "--limit", "1"])
+    assert ran.exit_code == 0 and "1 change: I 1" in ran.output
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_each_proposal_is_a_sound_row(tmp_path, name):
     path = jsonl(tmp_path / "sample.jsonl", *FORMATS[name][0])

@@ -265,6 +265,27 @@ def test_folders_of_which_one_would_be_left_out_are_refused(
     assert not (folder / "shop").exists()
 
 
+@pytest.mark.parametrize("names", [("a:b.jsonl", "a_b.jsonl"), ("a.jsonl", "a.jsonl.gz")])
+def test_files_that_would_be_copied_to_the_same_name_are_refused(
+    folder: Path, names: tuple[str, ...]
+) -> None:
+    (folder / "in").mkdir()
+    for number, name in enumerate(names, 1):
+        content = event(id=number, second=number).encode()
+        packs = "a.jsonl.gz" in names
+        (folder / "in" / name).write_bytes(gzip.compress(content) if packs else content)
+    landed = names[1]
+    said = refused("--events", "in")
+    assert f"in/{names[0]} and {names[1]} would both be copied as {landed}. Rename one." in said
+    # Nothing is copied where something else fills the raw table.
+    made("--events", "in", "--raw-table", "raw.t", "--format", "wal2json_v2")
+
+
+def test_a_folder_with_a_blank_is_quoted_in_the_commands(folder: Path) -> None:
+    ran = invoke("my shop", "--events", "customers.csv")
+    assert ran.exit_code == 0 and "  cd 'my shop'\n  dbt deps\n" in ran.output
+
+
 def test_rows_of_json_are_ordered_as_numbers(folder: Path) -> None:
     rows = [{"op": op, "id": 1, "seq": seq} for op, seq in (("I", 9), ("U", 10), ("U", 11))]
     (folder / "rows.json").write_text(json.dumps(rows))

@@ -7,6 +7,7 @@ import shutil
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 
 from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.project import BadProject
-from dbt_spark_cdc.report import HEIGHT, WIDTH, chart, write_report
+from dbt_spark_cdc.report import HEIGHT, WIDTH, _totals, chart, write_report
 from tests.unit.cli.warehouses import (
     Delta,
     built,
@@ -158,6 +159,34 @@ def test_a_build_that_stopped_is_reported_although_nothing_can_be_read(tmp_path:
     assert "ok" not in page.text.split()
     with pytest.raises(BadProject):
         written(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [((None, None), None), ((None, 0), 0), ((2, None), 2), ((2, 3), 5)],
+)
+def test_what_a_run_did_not_count_is_not_0(counts: tuple[int | None, ...], shown: int) -> None:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    found = [
+        SimpleNamespace(runs=[SimpleNamespace(run_id="r", at=at, counters={"read": count})])
+        for count in counts
+    ]
+    totals = dict(_totals(found, None))  # type: ignore[arg-type]
+    assert (totals["read"], totals["updated"]) == (shown, None)
+
+
+def test_what_a_first_build_did_not_count_is_shown_as_unknown(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", "orders")
+    Delta(folder / "warehouse" / "raw.db" / "shop").commit(0, raw_rows("orders", 0))
+    built(folder, "orders")
+    ledger = folder / "warehouse" / "s.db" / "cdc_runs"
+    row = {"run_id": "r0", "run_started_at": datetime(2026, 1, 1), "node": "orders_history"}
+    unknown = {"seconds": 1.0, "events_quarantined": None, "events_updated": None}
+    Delta(ledger).commit(0, ledger_rows(row | unknown))
+    html = written(folder).html
+    assert '<td data-label="quarantined">-</td>' in html
+    assert '<b>-</b><span class="faint">updated</span>' in html
+    assert '<b>-</b><span class="faint">inserted</span>' not in html
 
 
 def test_an_error_is_no_success_of_the_build_before(shop: Path) -> None:

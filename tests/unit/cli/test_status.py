@@ -328,6 +328,7 @@ def test_files_without_a_log_are_compared_by_when_they_came(tmp_path: Path) -> N
     built(folder, "orders")
     late = status(folder, "orders")
     assert (late["state"], late["unread_rows"], late["lag_seconds"] > 0) == ("behind", None, True)
+    assert late["reason"] == "rows not read"
 
     # Nothing was new in a later build, which therefore left no commit.
     results(folder, ("snapshot.p.orders_history", "success", ""))
