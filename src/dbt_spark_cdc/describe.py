@@ -337,7 +337,8 @@ def _tells_apart(rows: Sequence[Change], names: Sequence[str]) -> bool:
         # The same row inserted again was delivered twice, or read by a snapshot.
         if change.op == "I" and key in living and living[key] != image:
             return False
-        if change.op == "U" and all(name in change.before for name in names):
+        # A value that no key can have, such as a list, is of no row that lives.
+        if change.op == "U" and all(_is_key_value(change.before.get(name)) for name in names):
             living.pop(tuple(change.before[name] for name in names), None)
         if change.op == "D":
             living.pop(key, None)

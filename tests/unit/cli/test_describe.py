@@ -532,6 +532,14 @@ def test_a_table_is_named_with_or_without_its_schema(tmp_path, name):
     )
 
 
+def test_a_list_in_the_place_of_a_key_stops_nothing(tmp_path):
+    events = [
+        {"op": "c", "after": {"id": 1}, "source": {"table": "t"}},
+        {"op": "u", "before": {"id": []}, "after": {"id": 1}, "source": {"table": "t"}},
+    ]
+    assert "keys: id, a guess" in run(jsonl(tmp_path / "a.jsonl", *events))
+
+
 def test_dms_files_have_no_header(tmp_path):
     path = tmp_path / "LOAD1.csv"
     path.write_text("I,101,Smith\nU,101,Smith\nD,101,Smith\n")
