@@ -182,6 +182,9 @@ def _complete(
         )
     elif order:
         declaration["sequence_by"] = _typed_order(table, order)
+        if declaration["sequence_by"] != config.declaration.get("sequence_by"):
+            # The guess, which the tables do not have, is not what orders the events.
+            notes = [note.replace(" orders the events and is left", " is left") for note in notes]
         notes = [note for note in notes if not note.startswith("order:")] + ["order: as asked for"]
     if not order and declaration.get("sequence_by") == TODO:
         problems.append(
@@ -219,10 +222,11 @@ def _complete(
             )
         if unfit:
             many = len(unfit) > 1
+            one, several = "cannot be a column of the tables", "cannot be columns of the tables"
             said = (
-                f"{said} {', '.join(unfit)} cannot be {'columns' if many else 'a column'} of the "
-                f"tables: {words.NO_COLUMN}{'s' * many}. Rename {'them' if many else 'it'} in the "
-                "events, or do not use it as a key."
+                f"{said} {', '.join(unfit)} {several if many else one}: {words.NO_COLUMN}"
+                f"{'s' * many}. Rename {'them' if many else 'it'} in the events, or name another "
+                "key."
             ).strip()
         problems.append(
             Problem(

@@ -322,6 +322,13 @@ def test_an_order_that_is_named_compares_texts_as_what_they_mean(
     assert source(folder, "pos")["sequence_by"] == written
 
 
+def test_a_guess_that_another_order_replaces_is_not_said_to_order(folder: Path) -> None:
+    write(folder / "e.csv", "op,id,seq,nr\nI,1,1,9\nU,1,2,10\n")
+    for order, note in (("nr", "seq is left out of"), ("seq", "seq orders the events and is")):
+        ran = invoke("shop", "--events", "e.csv", "--sequence-by", order, "--dry-run")
+        assert note in ran.output
+
+
 @pytest.mark.parametrize(("values", "of"), [((9, 10), "bigint"), (("9", "10"), "decimal(38,0)")])
 def test_an_order_of_json_rows_that_is_named_is_the_guess(
     folder: Path, values: tuple[Any, ...], of: str
