@@ -83,10 +83,14 @@
 -#}
 {% macro _history_properties(spec) -%}
     {%- set d = spec.declaration -%}
-    {%- set order = {"cdc.sequence_by": (d.sequence_by | join(", ")) or "the order of " ~ d.format} if d else {} -%}
+    {%- set more = {"cdc.sequence_by": (d.sequence_by | join(", ")) or "the order of " ~ d.format} if d else {} -%}
+    {#- A final table that is made of events keeps what these columns were for rows that do not change. -#}
+    {%- if d and not d.history and d.partition_by -%}
+        {%- do more.update({"cdc.partition_by": tojson(d.partition_by)}) -%}
+    {%- endif -%}
     {{ return(dict({
         "cdc.keys": spec.key_columns | join(", "),
         "cdc.sequence": spec.types["_seq"],
         "cdc.tracked": ((d.track_history_columns if d else []) | join(", ")) or "all",
-    }, **order)) }}
+    }, **more)) }}
 {%- endmacro %}

@@ -34,7 +34,7 @@
     {#- The properties may have been a commit of their own. -#}
     {%- set checkpoint = cdc._read_checkpoint(target) -%}
     {%- set is_own = cdc._is_own(target, checkpoint) -%}
-    {%- set seen = cdc._seen_history(history) -%}
+    {%- set seen = cdc._seen_history(node, history) -%}
     {%- set position = dict(seen.position, fingerprint=fingerprint) -%}
     {%- set spec = {
         "relation": target,
@@ -54,7 +54,8 @@
     {%- do cdc._refuse_other_columns(node, target, history, names, seen.types) -%}
     {%- set follows = "_entity_id" in seen.types -%}
     {%- set reads_changes = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
-        and is_own and checkpoint.version <= position.version and not follows -%}
+        and is_own and checkpoint.version <= position.version and not follows
+        and checkpoint.get("computed", position.computed) == position.computed -%}
     {%- set writes = cdc._writes_since(history, checkpoint.version) if reads_changes else none -%}
     {%- if reads_changes and not writes -%}
         {{ return("nothing new") }}
@@ -184,8 +185,9 @@
 {%- endmacro %}
 
 
-{#- What a final table is made of: its history's version, the history itself and its columns. -#}
-{% macro _seen_history(history) -%}
+{#- What a final table is made of: its history's version, the history itself, its columns, and how others are computed of them. -#}
+{% macro _seen_history(node, history) -%}
+    {%- set declaration = cdc._upstream_declaration(node) -%}
     {%- set types = cdc._table_types(history) -%}
     {{ return({
         "types": types,
@@ -193,6 +195,7 @@
             "history": cdc._table_properties(history).get("cdc.build"),
             "version": cdc._table_version(history),
             "columns": local_md5(types | string),
+            "computed": local_md5(tojson(declaration.partition_by if declaration else {})),
         },
     }) }}
 {%- endmacro %}
@@ -390,7 +393,7 @@ where
     {%- set target = cdc._relation_of(node) -%}
     {%- if above.resource_type == "snapshot" -%}
         {%- set history = cdc._relation_of(above) -%}
-        {%- set seen = cdc._seen_history(history) -%}
+        {%- set seen = cdc._seen_history(node, history) -%}
         {%- if not cdc._reads_a_part() -%}
             {%- if cdc._is_parquet(node) -%}
                 {%- do cdc._refuse_partition_types(node, cdc._column_types(cdc._current_rows(node, history))) -%}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt, run_dbt_and_capture
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
 from tests.functional.history.tables import FINAL, histories, rows
 
@@ -135,3 +135,9 @@ class TestCurrentAsView:
         build()
         assert kind() == "VIEW"
         assert now() == [(1, "x", "x"), (4, "d", "d"), (5, "f", "f")]
+
+        # A column that is computed in another way is so in rows that do not change, too.
+        other = SOURCES.replace('"left(a, 1)"', '"upper(left(a, 1))"')
+        write_file(other, project.project_root, "models", "sources.yml")
+        build()
+        assert now() == [(1, "x", "X"), (4, "d", "D"), (5, "f", "F")]

@@ -123,3 +123,16 @@ class TestInsertOverwrite:
             write_file(text.replace(old, new), project.project_root, "models", "written.sql")
             results = run_dbt(["run", "--select", "written"], expect_pass=False)
             assert any(said in str(result.message) for result in results)
+
+    @pytest.mark.extended
+    def test_another_expression_is_refused(self, project: Any, spark: Any, package: None) -> None:
+        """Of rows that do not change, the column would keep what the former one made of them."""
+        self.put(project, spark, 0, [(1, 1, "I", "a", "x")])
+        run_dbt(["build", "--select", "+alone"])
+        other = SOURCES.replace("upper(region)", "concat('x', region)")
+        write_file(other, project.project_root, "models", "sources.yml")
+        self.put(project, spark, 1, [(2, 2, "I", "b", "x")])
+        results = run_dbt(["build", "--select", "+alone"], expect_pass=False)
+        said = {result.node.name: str(result.message) for result in results}["alone"]
+        assert 'was built with cdc.partition_by `{"area": "upper(region)"}`' in said
+        assert rows(project, "select id, area from {s}.alone") == [(1, "A")]
