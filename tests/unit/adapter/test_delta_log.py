@@ -179,10 +179,83 @@ def test_deleted_rows_are_none_that_were_appended(tmp_path: Path) -> None:
     commit(tmp_path, 2, {"commitInfo": {"operation": "TRUNCATE"}}, {"remove": {"dataChange": True}})
     commit(tmp_path, 3, added(4, 4))
     assert appended(tmp_path, 0, "batch", 4) == (None, 0, 3, 4)
-    # Among them may be the one that was appended.
+    # Among them may be the one that was appended, which lies behind if it is still there.
     commit(tmp_path, 4, deletion, *rest)
-    assert appended(tmp_path, 0, "batch", 4) is None
+    assert appended(tmp_path, 0, "batch", 4) == (None, None, 4, 4)
+    assert appended(tmp_path, 0, "batch", 3) is None
     assert appended(tmp_path, 3, "batch", 4) == (None, 0, 4, None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [{"remove": {"dataChange": True}}, added(1, 9)],
+        [{"metaData": {}}],
+        [{"add": {"dataChange": True}}],
+        [added("a", "b")],
+    ],
+    ids=["rows changed", "columns changed", "no statistics", "text"],
+)
+@pytest.mark.parametrize("other_first", [True, False])
+def test_another_commit_does_not_hide_what_lies_behind(
+    tmp_path: Path, other: list[dict[str, Any]], other_first: bool
+) -> None:
+    commit(tmp_path, 0, info())
+    commit(tmp_path, 1 if other_first else 2, info(), *other)
+    commit(tmp_path, 2 if other_first else 1, info(), added(5, 7))
+    assert appended(tmp_path, 0, "batch", 6) == (None, None, 2, 5)
+    assert appended(tmp_path, 0, "batch", 4) is None
+
+
+def test_restored_files_are_appended(tmp_path: Path) -> None:
+    restored = {"commitInfo": {"operation": "RESTORE", "txnId": "x"}}
+    removed = {"remove": {"dataChange": True}}
+    commit(tmp_path, 0, added(1, 4))
+    commit(tmp_path, 1, restored, removed)
+    assert appended(tmp_path, 0, "batch", 4) == (None, 0, 1, None)
+    commit(tmp_path, 2, added(4, 4, rows=1))
+    assert appended(tmp_path, 0, "batch", 4) == (None, 0, 2, 4)
+    # It takes away what was appended before.
+    commit(tmp_path, 3, restored, removed, added(2, 5))
+    assert appended(tmp_path, 2, "batch", 1) == (5, 2, 3, 2)
+    assert appended(tmp_path, 0, "batch", 4) == (None, None, 3, 2)
+    assert appended(tmp_path, 0, "batch", 1) is None
+    # Of a file whose rows were deleted partly nobody knows the number.
+    commit(tmp_path, 4, restored, {"metaData": {}}, added(2, 5, deletionVector={}))
+    commit(tmp_path, 5, restored, added(2, 5, deletionVector={"storageType": "u"}))
+    assert appended(tmp_path, 3, "batch", 2) == (None, None, 5, 2)
+    assert appended(tmp_path, 4, "batch", 2) == (None, None, 5, 2)
+    assert appended(tmp_path, 4, "batch", 1) is None
+
+
+def test_columns_keep_their_first_names_in_the_log(tmp_path: Path) -> None:
+    """A column was renamed, and another one got its name."""
+
+    def field(name: str, physical: str) -> dict[str, Any]:
+        return {"name": name, "metadata": {"delta.columnMapping.physicalName": physical}}
+
+    fields = [field("loaded", "batch"), field("batch", "col-1"), field("_table", "col-2")]
+    metadata = {
+        "configuration": {"delta.columnMapping.mode": "name"},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+    }
+    commit(tmp_path, 0, info())
+    (tmp_path / "_delta_log" / f"{0:020}.crc").write_text(json.dumps({"metadata": metadata}))
+    stats = {
+        "numRecords": 2,
+        "minValues": {"batch": 80, "col-1": 3},
+        "maxValues": {"batch": 90, "col-1": 4},
+        "nullCount": {"batch": 0, "col-1": 0},
+    }
+    add = {"dataChange": True, "stats": json.dumps(stats), "partitionValues": {"col-2": "a"}}
+    commit(tmp_path, 1, {"add": add})
+    assert appended(tmp_path, 0, "batch", 2) == (4, 2, 1, 3)
+    assert appended(tmp_path, 0, "batch", 2, ["_table", "a"]) == (4, 2, 1, 3)
+    assert appended(tmp_path, 0, "batch", 2, ["_table", "b"]) == (None, 0, 1, None)
+    assert appended(tmp_path, 0, "missing", 2) is None
+    metadata["configuration"] = {}
+    (tmp_path / "_delta_log" / f"{0:020}.crc").write_text(json.dumps({"metadata": metadata}))
+    assert appended(tmp_path, 0, "batch", 2) == (90, 2, 1, 80)
 
 
 def test_a_gap_in_the_log_has_to_be_asked_for(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from dbt.adapters.sparkcdc.places import Place, lines_of, local_folder
 
 COMMIT = re.compile(r"(\d{20})\.json")
+CHECKSUM = re.compile(r"(\d{20})\.crc")
 # Folders of commits that a catalog holds before they are written into the log itself.
 STAGED = frozenset(["_commits", "_staged_commits"])
 
@@ -43,6 +44,9 @@ WITHOUT_VECTORS = (
 MOST_MAINTENANCE = 20
 # Operations that leave other rows as they are, in other files perhaps.
 DELETIONS = frozenset(["DELETE", "TRUNCATE"])
+# Takes files away, and brings back others, whose rows count as appended: they may never have been
+# read.
+RESTORE = "RESTORE"
 # Reading more commits than these takes longer than a query.
 MOST_COMMITS_READ = 200
 
@@ -244,13 +248,15 @@ class Appended(NamedTuple):
 
     Attributes:
         highest: The largest value of the column among the new rows; None without one.
-        rows: The number of new rows. Where some lie behind, neither of the two counts them.
+        rows: The number of new rows. Where some lie behind, neither of the two counts them. None
+            where nobody knows more than that some lie behind.
         version: The version that this was read at.
-        lowest: The smallest value of all that was appended; None where nothing was.
+        lowest: A value that none of what was appended lies below, the smallest one unless rows were
+            deleted since; None where nothing was appended.
     """
 
     highest: int | None
-    rows: int
+    rows: int | None
     version: int
     lowest: int | None
 
@@ -281,24 +287,25 @@ def appended(
 
     Returns:
         None where only a query can tell: rows were changed or new ones deleted, a file has no
-        statistics, or the log ends before the version.
+        statistics, or the log ends before the version. Where some rows lie behind `after` all the
+        same, a query for the larger values would not find them, and so this is said.
     """
     try:
         log = folder / "_delta_log"
-        newest = max(commit_versions(path.name for path in log.iterdir()))
+        names = [path.name for path in log.iterdir()]
+        newest = max(commit_versions(names))
         if not 0 <= newest - version <= MOST_COMMITS_READ:
             return None
+        column, *cut_by = _physical_names(folder, names, [column, *partition[:1]])
         read = _appends if table is not None else _appends.__wrapped__
-        largest, smallest, rows = None, None, 0
+        largest, smallest, rows, are_all = None, None, 0, True
         for number in range(version + 1, newest + 1):
             file = log / f"{number:020}.json"
-            commit = read(file, column, partition[0] if partition else None, table)
-            # What is left of a file whose rows were deleted was there before. Rows of this window
-            # can be among the deleted ones where some were appended already.
-            if smallest is None and commit.deletes:
-                continue
-            if commit.files is None:
-                return None
+            commit = read(file, column, cut_by[0] if cut_by else None, table)
+            # Rows of this window can be among those taken away where some were appended already.
+            if commit.takes and smallest is not None:
+                are_all = False
+            are_all = are_all and commit.are_all
             for value, least, most, records in commit.files:
                 if partition and value != partition[1]:
                     continue
@@ -306,22 +313,44 @@ def appended(
                 if least > after:
                     largest = most if largest is None else max(largest, most)
                     rows += records
-        return Appended(largest, rows, newest, smallest)
+        if are_all:
+            return Appended(largest, rows, newest, smallest)
+        is_behind = smallest is not None and smallest <= after
+        return Appended(None, None, newest, smallest) if is_behind else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _physical_names(folder: Place, names: Iterable[str], columns: list[str]) -> list[str]:
+    """The names that columns have in the log: with column mapping they keep the first one.
+
+    Another column may have had the present name of one of them before.
+    """
+    checksums = [int(found[1]) for found in map(CHECKSUM.fullmatch, names) if found]
+    # Only other writers leave all of them out, and those do not rename columns.
+    if not checksums:
+        return columns
+    metadata = _checksum(folder, max(checksums))["metadata"]
+    if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") == "none":
+        return columns
+    fields = json.loads(metadata["schemaString"])["fields"]
+    mapped = {field["name"]: field["metadata"] for field in fields}
+    return [mapped[column]["delta.columnMapping.physicalName"] for column in columns]
 
 
 class _Appends(NamedTuple):
     """What a commit appended.
 
     Attributes:
-        deletes: Whether it is one that deletes rows.
+        takes: Whether it is one that takes rows away, as deletions do.
         files: Of each new file the value of the partition column, the smallest and the largest
-            value of the column, and the number of rows; None where it did something else as well.
+            value of the column, and the number of rows.
+        are_all: Whether these are all rows that it appended, and it did nothing else.
     """
 
-    deletes: bool
-    files: tuple[tuple[str | None, int, int, int], ...] | None
+    takes: bool
+    files: tuple[tuple[str | None, int, int, int], ...]
+    are_all: bool
 
 
 # All tables that read a raw table ask for the same commits.
@@ -329,30 +358,34 @@ class _Appends(NamedTuple):
 def _appends(file: Place, column: str, partition: str | None, table: str | None) -> _Appends:
     text = file.read_text(encoding="utf-8")
     actions = [json.loads(line) for line in text.split("\n") if line]
-    deletes = any(_is_deletion(action) for action in actions)
+    operations = [action.get("commitInfo", {}).get("operation") for action in actions]
+    # What is left of a file whose rows were deleted was there before.
+    if DELETIONS.intersection(operations):
+        return _Appends(True, (), True)
+    restores = RESTORE in operations
+    # Rows that were changed are in files with others that were not.
+    if not restores and any(action.get("remove", {}).get("dataChange") for action in actions):
+        return _Appends(False, (), False)
+    are_all = not any("metaData" in action for action in actions)
     files: list[tuple[str | None, int, int, int]] = []
-    try:
-        for action in actions:
-            if "metaData" in action or action.get("remove", {}).get("dataChange"):
-                return _Appends(deletes, None)
-            added = action.get("add")
-            if added is None or not added["dataChange"]:
-                continue
+    for added in (action["add"] for action in actions if "add" in action):
+        if not added["dataChange"]:
+            continue
+        try:
             known = json.loads(added["stats"])
             least, most = known["minValues"][column], known["maxValues"][column]
-            if type(least) is not int or type(most) is not int or added.get("deletionVector"):
-                return _Appends(deletes, None)
-            if known["nullCount"][column]:
-                return _Appends(deletes, None)
+            rows, nulls = known["numRecords"], known["nullCount"][column]
             value = None if partition is None else added["partitionValues"][partition]
-            files.append((value, least, most, known["numRecords"]))
-    except (ValueError, KeyError, TypeError):  # a file without statistics
-        return _Appends(deletes, None)
-    return _Appends(deletes, tuple(files))
-
-
-def _is_deletion(action: Mapping[str, Any]) -> bool:
-    return "commitInfo" in action and action["commitInfo"].get("operation") in DELETIONS
+        except (ValueError, KeyError, TypeError):  # a file without statistics
+            are_all = False
+            continue
+        if type(least) is not int or type(most) is not int:
+            are_all = False
+            continue
+        # Statistics are of all rows that the file ever had.
+        are_all = are_all and not nulls and not added.get("deletionVector")
+        files.append((value, least, most, rows))
+    return _Appends(restores, tuple(files), are_all)
 
 
 def first_change(folder: Place, wanted: int) -> int | None:
