@@ -24,10 +24,10 @@
                 pause, that is what happens. -#}
             {{ return(cdc._new_data(spec, asked_from, asked_since, is_part, looks - 1)) }}
         {%- endif -%}
-        {%- if found[0] is not none -%}{%- do cdc._number(found[0], d) -%}{%- endif -%}
+        {%- set newest = cdc._place(found[0], d) -%}
         {%- set reads_snapshot = read_from is none or read_from < cdc._before_arrivals() -%}
         {%- set raw_rows = found[1] + (cdc._bootstrap_rows(d) if reads_snapshot else 0) -%}
-        {{ return({"read_from": read_from, "read_to": found[0], "raw_rows": raw_rows, "raw_version": raw_version}) }}
+        {{ return({"read_from": read_from, "read_to": newest, "raw_rows": raw_rows, "raw_version": raw_version}) }}
     {%- elif spec.follows or "_arrived" in spec.types -%}
         {%- set newest = run_query("select max(" ~ spec.arrival ~ ") from (" ~ spec.events_sql ~ ") as arrivals where "
             ~ cdc._is_new_row(spec.arrival, read_from)).rows[0][0] -%}

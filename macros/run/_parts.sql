@@ -52,14 +52,14 @@
         {{ return(none) }}
     {%- endif -%}
     {%- set parts = (raw_rows / most) | round(0, "ceil") | int -%}
-    {%- set cut = run_query("select percentile_approx(" ~ d.arrival ~ ", " ~ 1 / parts ~ ", 10000) "
+    {%- set cut = run_query("select cast(percentile_approx(" ~ d.arrival ~ ", " ~ 1 / parts ~ ", 10000) as bigint) "
         ~ cdc._from_new_rows(d, read_from, read_to)).rows[0][0] -%}
     {%- if cut is none -%}
         {{ return(none) }}
     {%- endif -%}
     {#- A percentile is a double: large numbers are there as others. -#}
     {%- set found = run_query("select max(" ~ d.arrival ~ "), count(*) " ~ cdc._from_new_rows(d, read_from, cut)).rows[0] -%}
-    {%- set end = found[0] -%}
+    {%- set end = cdc._place(found[0], d) -%}
     {%- if end is none or end >= read_to -%}
         {{ return(none) }}
     {%- endif -%}

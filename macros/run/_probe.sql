@@ -159,7 +159,7 @@
         {%- do newest.update({table: rows[0][loop.index + 1]}) -%}
     {%- endfor -%}
     {{ return({
-        "since": since, "newest": newest, "read_to": highest, "raw_rows": rows[0][1], "raw_version": raw_version,
+        "since": since, "newest": newest, "read_to": cdc._place(highest, d), "raw_rows": rows[0][1], "raw_version": raw_version,
     }) }}
 {%- endmacro %}
 

@@ -210,14 +210,23 @@
 {%- endmacro %}
 
 
-{#- A number that came out of a table, as SQL; anything else is refused before it can become part of a statement. -#}
+{#-
+    A whole number that came out of a table, as SQL; anything else is refused before it can become part of a statement. So are
+    fractions: `_arrived` is a bigint, which would leave them where they were read already. A double is never known to have none.
+-#}
 {% macro _number(value, d=none) -%}
-    {%- if value is not number -%}
+    {%- if value is not number or not modules.re.fullmatch("-?[0-9]+", value | string) -%}
         {%- set declared = d.table ~ ": `arrival` (" ~ d.arrival ~ ")" if d else "`arrival`" -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ declared ~ " gives `" ~ value ~ "`, which is not a number. Declare a whole"
-            ~ " number that grows with every row that arrives, for instance `cast(batch as bigint)`.") -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ declared ~ " gives `" ~ value ~ "`, which is not a whole number. Declare"
+            ~ " one that grows with every row that arrives, for instance `cast(batch as bigint)`.") -%}
     {%- endif -%}
     {{ return(value | string) }}
+{%- endmacro %}
+
+
+{#- A place in the ingestion sequence as a query gives it: a decimal is no number that a checkpoint can hold. -#}
+{% macro _place(value, d=none) -%}
+    {{ return(none if value is none else cdc._number(value, d) | int) }}
 {%- endmacro %}
 
 

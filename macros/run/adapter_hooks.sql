@@ -154,7 +154,7 @@
             {#- See `_new_data`. -#}
             {{ return(cdc.sparkcdc__batch_position(looks - 1)) }}
         {%- endif -%}
-        {%- do position.update({"read_to": last if newest is none else newest}) -%}
+        {%- do position.update({"read_to": last if newest is none else cdc._place(newest, d)}) -%}
     {%- endif -%}
     {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0, "version": checkpoint.get("at")}) }}
 {%- endmacro %}

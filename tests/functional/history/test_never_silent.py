@@ -35,8 +35,14 @@ FIRST = {
     "wiped": "",
     "binary": "",
     "lettered": "",
+    "counted": "",
+    "halved": "",
+    "restored": "",
+    "thinned": "",
     "snapshotted": "",
 }
+# `arrival` of other types than int.
+BATCHES = {"lettered": "string", "counted": "decimal(38,0)", "halved": "double"}
 # What was declared by mistake, and is corrected before the second build.
 CORRECTED = {"rewound": "", "mistaken": "", "dropped": ""}
 HISTORIES = [name for name in FIRST if name != "evolving_alone"]
@@ -122,7 +128,7 @@ class Story:
         self.sql(f"insert into {{s}}.raw_{name} values {', '.join(events)}")
 
     def make(self, name: str) -> None:
-        batch = "string" if name == "lettered" else "int"
+        batch = BATCHES.get(name, "int")
         self.sql(
             f"create table {{s}}.raw_{name} (id {key_type(name)}, op string, seq int, a string,"
             f" batch {batch}) using delta"
@@ -205,6 +211,11 @@ class TestNeverSilent:
         story.arrive("wiped", "(1, 'I', 1, 'a', 1)", "(1, 'T', 3, null, 1)")
         story.arrive("binary", f"({BROKEN}, 'I', 1, 'a', 1)", f"({OTHER}, 'I', 1, 'x', 1)")
         story.arrive("lettered", "(1, 'I', 1, 'a', 'day o''1')", "(2, 'I', 2, 'z', 'day o''1')")
+        story.arrive("counted", "(1, 'I', 1, 'a', 1)", "(2, 'I', 2, 'z', 1)")
+        story.arrive("halved", "(1, 'I', 1, 'a', 1.5)")
+        for name in ("restored", "thinned"):
+            story.arrive(name, "(1, 'I', 1, 'a', 5)")
+            story.arrive(name, "(2, 'I', 2, 'wrong', 6)")
         # What dbt's own snapshot by timestamp leaves.
         story.arrive("snapshotted", "(1, 'I', 1, 'a', 1)")
         story.sql(
@@ -249,6 +260,13 @@ class TestNeverSilent:
         story.arrive("wiped", "(2, 'I', 2, 'late', 2)")
         story.arrive("binary", f"({BROKEN}, 'U', 2, 'b', 2)")
         story.arrive("lettered", "(1, 'U', 3, 'b', 'day o''2')")
+        story.arrive("counted", "(1, 'U', 3, 'b', 2)")
+        # Loaded once more, with the same number.
+        story.sql("restore table {s}.raw_restored to version as of 1")
+        story.arrive("restored", "(2, 'I', 3, 'z', 6)")
+        # Retention deletes after a row came late.
+        story.arrive("thinned", "(2, 'U', 3, 'z', 5)")
+        story.sql("delete from {s}.raw_thinned where id = 1")
         story.dbt("build")
 
     def third_build(self, story: Story) -> None:
@@ -354,6 +372,23 @@ class TestNeverSilent:
     def test_an_arrival_that_is_text_is_refused(self, story: Story) -> None:
         assert story.refused("lettered_history")
         assert story.current("lettered") == []
+
+    def test_an_arrival_that_is_a_decimal_is_read(self, story: Story) -> None:
+        assert story.current("counted") == [(1, "b"), (2, "z")]
+
+    def test_an_arrival_with_a_fraction_is_refused(self, story: Story) -> None:
+        assert story.refused("halved_history")
+        assert (
+            "(batch) gives `1.5`, which is not a whole number"
+            in (story.messages["halved_history"][0])
+        )
+        assert story.current("halved") == []
+
+    @pytest.mark.parametrize("name", ["restored", "thinned"])
+    def test_rows_with_a_number_that_was_read_are_read_beside_other_commits(
+        self, story: Story, name: str
+    ) -> None:
+        assert story.current(name) == [(1, "a"), (2, "z")]
 
 
 # Both rows that were taken for a truncate and a delete are rows, and what came late is closed by
