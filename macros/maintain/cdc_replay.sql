@@ -44,7 +44,9 @@
         {%- set first = since | int -%}
     {%- endif -%}
     {%- if first is not none and first <= checkpoint.read_to and not dry_run -%}
-        {%- set position = dict(checkpoint, read_to=first - 1, raw_version=none, fingerprint=none, set_back=true) -%}
+        {%- set position = dict(
+            checkpoint, read_to=first - 1, batch=none, raw_version=none, fingerprint=none, set_back=true
+        ) -%}
         {%- do cdc._commit_checkpoint(relation, position, checkpoint) -%}
         {%- do log("cdc: the next build of " ~ table ~ " reads again from " ~ d.arrival ~ " " ~ first, info=true) -%}
     {%- endif -%}

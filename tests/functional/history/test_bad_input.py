@@ -278,6 +278,11 @@ class TestBatchOrder:
         arrives(2, 3)
         run_dbt(["build"])
         assert versions() == 3
+        # Batches that somebody wants read again are no repetition.
+        replay = "{table: orders_history, since: 2}"
+        run_dbt(["run-operation", "cdc_replay", "--args", replay])
+        run_dbt(["build"])
+        assert versions() == 3
         arrives(2, 4)
         _, log = run_dbt_and_capture(["build"], expect_pass=False)
         assert "app.orders brings batch 2 again, after batch 3" in log
