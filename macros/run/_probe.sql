@@ -93,10 +93,13 @@
 {%- endmacro %}
 
 
-{#- Whether several declarations read the same raw table, and only events with a higher arrival concern this one's tables. -#}
+{#-
+    Whether several declarations read the same raw table, and only events with a higher arrival concern this one's tables. The
+    batches of a `batch_order` are those of all rows, and a table that is passed by counts none.
+-#}
 {% macro _is_shared(d) -%}
     {{ return(not d.problems and d.arrival is not none and not d.arrival_overlap and d.on_bad_event != "fail"
-        and graph.sources.values() | selectattr("relation_name", "equalto", d.relation) | list | length > 1) }}
+        and not d.batch_order and graph.sources.values() | selectattr("relation_name", "equalto", d.relation) | list | length > 1) }}
 {%- endmacro %}
 
 

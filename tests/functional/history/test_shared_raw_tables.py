@@ -37,6 +37,8 @@ def model(dbt, session):
     return resolve_keys(dbt, session, dbt.ref("stg_moving"))
 """
 COLUMNS = "value string, offset bigint"
+# Looks for itself each time, as it counts the batches of all.
+NUMBERED = "history: false, batch_order: offset"
 TABLES = ("items_history", "items_final", "lone_final", "moving_resolved", "moving_history")
 
 
@@ -47,6 +49,7 @@ class TestPassedBy:
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         tables = {"items": "", "lone": "history: false", "moving": "key_changes: true"}
+        tables["numbered"] = NUMBERED
         declared = [DECLARED.format(name=name, more=more) for name, more in tables.items()]
         view = "{{{{ config(materialized='view') }}}}{{{{ cdc.events(source('app', '{}')) }}}}"
         return {
@@ -54,6 +57,7 @@ class TestPassedBy:
             **{f"stg_{name}.sql": view.format(name) for name in tables},
             "items_final.sql": FINAL.format(read="items_history"),
             "lone_final.sql": FINAL.format(read="stg_lone"),
+            "numbered_final.sql": FINAL.format(read="stg_numbered"),
             "moving_resolved.py": RESOLVED,
         }
 
@@ -88,13 +92,13 @@ class TestPassedBy:
         return {name: rows(project, newest.format(name))[0][0] for name in self.tables}
 
     def looks(self, project: Any) -> list[str]:
-        """Builds all, and nothing is written; returns the queries for what arrived in the topic."""
+        """Builds all, and nothing is written; returns the queries for what all tables have got."""
         before = self.versions(project)
         results, log = run_dbt_and_capture(["--debug", "build"])
         messages = {result.node.name: result.message for result in results}
         assert messages["items_history"] == messages["moving_history"] == "nothing new"
         assert self.versions(project) == before
-        return [line for line in log.splitlines() if "max(offset)" in line]
+        return [line for line in log.splitlines() if "max(offset) filter" in line]
 
     def test_only_who_is_concerned_looks(self, project: Any, spark: Any, package: None) -> None:
         self.send(project, spark, ("items", 1, "x"), ("lone", 1, "x"), ("moving", 1, "x"))
@@ -145,8 +149,9 @@ class TestPassedBy:
         self.send(project, spark, ("others", 3, "z"))
         (look,) = self.looks(project)
         assert f"offset > {self.offset - 1}" in look
-        self.send(project, spark, ("lone", 4, "w"))
+        self.send(project, spark, ("lone", 4, "w"), ("numbered", 4, "w"))
         assert set(self.written(project)) == {"lone_final"}
+        assert rows(project, "select id, a from {s}.numbered_final") == [(4, "w")]
 
     def a_restored_table_looks_again(self, project: Any, spark: Any) -> None:
         for table in ("items_history", "lone_final", "moving_resolved"):
@@ -164,6 +169,7 @@ class TestPassedBy:
             for name, more in (("items", "where: no_column = 1"), ("lone", "history: false"))
         )
         wrong += DECLARED.format(name="moving", more="key_changes: true")
+        wrong += DECLARED.format(name="numbered", more=NUMBERED)
         write_file(wrong, project.project_root, "models", "sources.yml")
         self.send(project, spark, ("lone", 5, "v"), ("items", 5, "v"))
         results = run_dbt(["build"], expect_pass=False)
