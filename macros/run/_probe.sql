@@ -99,7 +99,8 @@
 -#}
 {% macro _is_shared(d) -%}
     {{ return(not d.problems and d.arrival is not none and not d.arrival_overlap and d.on_bad_event != "fail"
-        and not d.batch_order and graph.sources.values() | selectattr("relation_name", "equalto", d.relation) | list | length > 1) }}
+        and not d.batch_order
+        and graph.sources.values() | selectattr("relation_name", "equalto", d.relation) | list | length > 1) }}
 {%- endmacro %}
 
 

@@ -287,8 +287,8 @@ def appended(
 
     Returns:
         None where only a query can tell: rows were changed or new ones deleted, a file has no
-        statistics, or the log ends before the version. Where some rows lie behind `after` all the
-        same, a query for the larger values would not find them, and so this is said.
+        statistics, or the log ends before the version. If some rows lie behind `after` all the
+        same, this is returned: a query for larger values would not find them.
     """
     try:
         log = folder / "_delta_log"
