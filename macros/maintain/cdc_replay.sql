@@ -44,6 +44,7 @@
         {%- set first = since | int -%}
     {%- endif -%}
     {%- if first is not none and first <= checkpoint.read_to and not dry_run -%}
+        {#- The batches that are read again have numbers that were read. -#}
         {%- set position = dict(
             checkpoint, read_to=first - 1, batch=none, raw_version=none, fingerprint=none, set_back=true
         ) -%}

@@ -22,6 +22,7 @@
             {%- if is_written and checkpoint -%}
                 {%- set found = cdc._unseen_replay(relation, checkpoint, commit["version"])
                     or dict(checkpoint, written_at=commit["version"]) -%}
+                {%- do found.pop("set_back", none) -%}
                 {{ return(dict(found, at=at.at)) }}
             {%- elif commit["operation"] not in cdc._maintenance() -%}
                 {{ return(at) }}
@@ -142,7 +143,7 @@
 -#}
 {% macro _note_nothing_new(relation, window, checkpoint) -%}
     {%- set position = dict(checkpoint, **window.position) -%}
-    {%- for name in ["at", "written_at", "part", "split", "set_back"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
+    {%- for name in ["at", "written_at", "part", "split"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
     {%- if cdc._says_more(position, checkpoint) and not cdc._writes_since(relation, checkpoint.at)
         and cdc._commit_position(relation, position, checkpoint.at) -%}
         {%- do cdc._refuse_foreign_writes(relation, checkpoint.at) -%}
