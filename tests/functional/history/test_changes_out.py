@@ -67,7 +67,7 @@ REFUSED = {
     "appends": ("append", "cdc.changelog(ref('changes_final'))", "Use `merge`"),
     "bounded": ("merge", "cdc.changelog(ref('changes_final'), to_version=3)", "Remove it"),
     "unkeyed": ("table", "cdc.changelog(ref('as_of_all'))", "no `unique_key`"),
-    "no_version": ("table", "cdc.changelog(ref('changes_final'), 'x')", "no commit version"),
+    "no_version": ("table", "cdc.changelog(ref('changes_final'), 'x')", "not a commit version"),
     "of_current": ("table", "cdc.as_of(ref('changes_final'), sequence=1)", "is not a history"),
     "at_no_time": ("table", "cdc.as_of(ref('changes_history'))", "names no point in time"),
     "untimed": ("table", "cdc.as_of(ref('changes_history'), '2026-01-01')", "no event time"),
