@@ -134,10 +134,10 @@ COLUMN_NAMES = [
 ]
 # What is refused as a column's name, and what must be said of it.
 REFUSED_NAMES = {
-    "two words": "has a character that Delta does not take",
-    "back`tick": "has a character that Delta does not take",
-    "a,b": "has a character that Delta does not take",
-    "${x}": "has a character that Delta does not take",
+    "two words": "has a character that Delta does not allow",
+    "back`tick": "has a character that Delta does not allow",
+    "a,b": "has a character that Delta does not allow",
+    "${x}": "has a character that Delta does not allow",
     "_seq": "has a name that the package uses itself",
     "_OP": "has a name that the package uses itself",
     "_metadata": "has a name that the package uses itself",
