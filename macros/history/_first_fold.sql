@@ -146,9 +146,7 @@ events as (
     {%- set appended = adapter.appended(d.relation, split.raw_version, d.arrival, checkpoint.read_to) -%}
     {%- set is_whole = appended and not appended.is_behind(checkpoint.read_to) -%}
     {%- if is_whole and cdc._other_commits(d) == split.others -%}
-        {%- set position = dict(checkpoint) -%}
-        {%- for name in ["at", "written_at", "split"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
-        {%- do cdc._commit_position(relation, position, checkpoint.at) -%}
+        {%- do cdc._commit_position(relation, cdc._position_of(checkpoint, ["split"]), checkpoint.at) -%}
         {{ return(none) }}
     {%- endif -%}
     {%- do log(

@@ -5,8 +5,7 @@
 {% macro _forget_tables(subject, done, behind, erasure_id) -%}
     {%- set d = subject.declaration -%}
     {%- set versions = {} -%}
-    {%- set newest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] if d.arrival else none -%}
-    {%- set highest = cdc._place(newest, d) -%}
+    {%- set highest = cdc._highest_place(d) if d.arrival else none -%}
     {%- for role in ["raw", "snapshot", "amendments", "keys", "tombstones", "history", "final", "changelog"] -%}
         {%- for table in done if table.role == role -%}
             {%- set position = {} -%}

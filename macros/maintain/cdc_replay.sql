@@ -36,7 +36,7 @@
     {%- endif -%}
     {%- if since is none -%}
         {%- set missed = run_query(cdc._missed_events(d, relation, checkpoint.read_to)).rows[0] -%}
-        {%- set highest = cdc._place(run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0], d) -%}
+        {%- set highest = cdc._highest_place(d) -%}
         {%- set is_beyond = highest is not none and highest < checkpoint.read_to -%}
         {%- set first = highest + 1 if missed[1] is none and is_beyond else missed[1] -%}
         {%- do log("cdc: " ~ table ~ ": " ~ missed[0] ~ " good events were never applied", info=true) -%}

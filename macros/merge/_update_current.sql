@@ -53,9 +53,7 @@
     {%- set names = cdc._column_types(target).keys() | list -%}
     {%- do cdc._refuse_other_columns(node, target, history, names, seen.types) -%}
     {%- set follows = "_entity_id" in seen.types -%}
-    {%- set reads_changes = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
-        and is_own and checkpoint.version <= position.version and not follows
-        and checkpoint.get("computed", position.computed) == position.computed -%}
+    {%- set reads_changes = is_own and not follows and cdc._leads_to(checkpoint, position) -%}
     {%- set writes = cdc._writes_since(history, checkpoint.version) if reads_changes else none -%}
     {%- if reads_changes and not writes -%}
         {{ return("nothing new") }}
@@ -198,6 +196,14 @@
             "computed": local_md5(tojson(declaration.partition_by if declaration else {})),
         },
     }) }}
+{%- endmacro %}
+
+
+{#- Whether a final table that was made of one state of its history becomes that of another by the changes between them. -#}
+{% macro _leads_to(checkpoint, position) -%}
+    {{ return(checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
+        and checkpoint.version <= position.version
+        and checkpoint.get("computed", position.computed) == position.computed) }}
 {%- endmacro %}
 
 

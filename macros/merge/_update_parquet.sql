@@ -22,9 +22,7 @@
     {%- set seen = cdc._seen_history(node, history) -%}
     {%- set position = seen.position -%}
     {%- set checkpoint = fromjson(cdc._table_properties(target).get("cdc.checkpoint", "{}"), {}) -%}
-    {%- set follows = checkpoint.get("columns") == position.columns and checkpoint.get("history") == position.history
-        and checkpoint.version <= position.version
-        and checkpoint.get("computed", position.computed) == position.computed -%}
+    {%- set follows = cdc._leads_to(checkpoint, position) -%}
     {%- set is_as_left = checkpoint.get("files") == adapter.files_digest(target | string) -%}
     {%- if checkpoint and not is_as_left -%}
         {%- do log("cdc: " ~ target ~ " has other files than the last build left. All of its rows are replaced.", info=true) -%}

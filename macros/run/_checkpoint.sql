@@ -130,6 +130,14 @@
 {%- endmacro %}
 
 
+{#- What a checkpoint that was read says of its table, but for some names. -#}
+{% macro _position_of(checkpoint, without) -%}
+    {%- set position = dict(checkpoint) -%}
+    {%- for name in ["at", "written_at"] + without -%}{%- do position.pop(name, none) -%}{%- endfor -%}
+    {{ return(position) }}
+{%- endmacro %}
+
+
 {#- Whether a checkpoint says more than the last one. What a run did is none of that. -#}
 {% macro _says_more(position, last) -%}
     {%- for name, value in position.items() if name != "run" and last.get(name) != value -%}{{ return(true) }}{%- endfor -%}
@@ -142,8 +150,7 @@
     The next run would look for new events again. Beside another writer nothing is noted: that costs this one look.
 -#}
 {% macro _note_nothing_new(relation, window, checkpoint) -%}
-    {%- set position = dict(checkpoint, **window.position) -%}
-    {%- for name in ["at", "written_at", "part", "split"] -%}{%- do position.pop(name, none) -%}{%- endfor -%}
+    {%- set position = cdc._position_of(dict(checkpoint, **window.position), ["part", "split"]) -%}
     {%- if cdc._says_more(position, checkpoint) and not cdc._writes_since(relation, checkpoint.at)
         and cdc._commit_position(relation, position, checkpoint.at) -%}
         {%- do cdc._refuse_foreign_writes(relation, checkpoint.at) -%}

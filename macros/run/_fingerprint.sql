@@ -7,8 +7,11 @@
 
 {#- Whether a table was made of this fingerprint, and nothing about that is still to be checked, see `_check_split`. -#}
 {% macro _has_fingerprint(relation, fingerprint) -%}
-    {%- set checkpoint = cdc._read_checkpoint(relation) if fingerprint is not none else {} -%}
-    {{ return(fingerprint is not none and checkpoint.get("fingerprint") == fingerprint and not checkpoint.get("split")) }}
+    {%- if fingerprint is none -%}
+        {{ return(false) }}
+    {%- endif -%}
+    {%- set checkpoint = cdc._read_checkpoint(relation) -%}
+    {{ return(checkpoint.get("fingerprint") == fingerprint and not checkpoint.get("split")) }}
 {%- endmacro %}
 
 

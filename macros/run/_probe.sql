@@ -95,7 +95,7 @@
 
 {#-
     Whether several declarations read the same raw table, and only events with a higher arrival concern this one's tables. The
-    batches of a `batch_order` are those of all rows, and a table that is passed by counts none.
+    batches of a `batch_order` are those of all rows, and a table that is skipped counts none.
 -#}
 {% macro _is_shared(d) -%}
     {{ return(not d.problems and d.arrival is not none and not d.arrival_overlap and d.on_bad_event != "fail"
@@ -157,13 +157,13 @@
     {%- if not rows -%}
         {{ return(none) }}
     {%- endif -%}
-    {%- set highest = rows[0][0] if rows[0][1] else run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}
+    {%- set highest = cdc._place(rows[0][0], d) if rows[0][1] else cdc._highest_place(d) -%}
     {%- set newest = {} -%}
     {%- for table in asked -%}
         {%- do newest.update({table: rows[0][loop.index + 1]}) -%}
     {%- endfor -%}
     {{ return({
-        "since": since, "newest": newest, "read_to": cdc._place(highest, d), "raw_rows": rows[0][1], "raw_version": raw_version,
+        "since": since, "newest": newest, "read_to": highest, "raw_rows": rows[0][1], "raw_version": raw_version,
     }) }}
 {%- endmacro %}
 

@@ -230,6 +230,12 @@
 {%- endmacro %}
 
 
+{#- The highest place in a raw table; none where it has no row. -#}
+{% macro _highest_place(d) -%}
+    {{ return(cdc._place(run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0], d)) }}
+{%- endmacro %}
+
+
 {#- Up to so many rows the work on them is less than planning it, by bench/. -#}
 {% macro _few_rows() -%}
     {{ return(adapter.dispatch("few_rows", "cdc")()) }}

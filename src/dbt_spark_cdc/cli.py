@@ -21,12 +21,12 @@ from dbt_spark_cdc import words
 from dbt_spark_cdc.capture.command import capture
 from dbt_spark_cdc.config_table import BadConfig, read_config
 from dbt_spark_cdc.generate import Status, Step
-from dbt_spark_cdc.init_command import init
+from dbt_spark_cdc.init_command import init, limit_option
 from dbt_spark_cdc.init_tables import is_wanted
 from dbt_spark_cdc.project import BadProject, open_project, project_settings, table_names
 from dbt_spark_cdc.project_files import Layout
 from dbt_spark_cdc.recognise import recognise
-from dbt_spark_cdc.sample import RECORDS, Unreadable, read_sample
+from dbt_spark_cdc.sample import Unreadable, read_sample
 from dbt_spark_cdc.spark_table import read_table
 
 if TYPE_CHECKING:
@@ -138,13 +138,7 @@ def generate(
 @click.option("--system", default="", help="Name of the dbt source. [default: from the events]")
 @click.option("--yaml", "form", flag_value="yaml", help="Print only the YAML of the source.")
 @click.option("--row", "form", flag_value="row", help="Print rows for seeds/cdc_tables.csv.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=RECORDS,
-    show_default=True,
-    help="Maximum number of records read.",
-)
+@limit_option
 @click.option("--project-dir", type=_FOLDER, default=".", help="For a table: the dbt project.")
 @click.option("--profiles-dir", type=_FOLDER, help="For a table: the folder of profiles.yml.")
 @click.option("--target", help="For a table: the target of the profile.")

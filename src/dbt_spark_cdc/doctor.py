@@ -150,13 +150,12 @@ def _versions() -> Iterator[Check]:
 
 def _bad(name: str, exc: BadProject) -> Check:
     if isinstance(exc, NoProject):
-        return Check(name, PROBLEM, str(exc).removesuffix(f" {NAME_IT}"), NAME_IT)
+        return Check(name, PROBLEM, exc.what, NAME_IT)
     return Check(name, PROBLEM, str(exc), "Correct it, and run `cdc doctor` again.")
 
 
 def _profile(root: Path, profiles: Path | None, target: str | None) -> Check:
     try:
-        project_settings(root)
         credentials = load_credentials(root, profiles, target)
     except BadProject as exc:
         return _bad("profile", exc)

@@ -120,8 +120,8 @@ def next_steps(project: Project, found: TableStatus, now: datetime) -> list[Step
                 steps.append(Step("nothing", name, "it has every change of the history"))
             else:
                 verb = "waits" if behind == 1 else "wait"
-                waiting = f"{counted(behind, 'commit')} of the history {verb} for it; "
-                waiting = waiting if behind else ""
+                commits = counted(behind, "commit")
+                waiting = f"{commits} of the history {verb} for it; " if behind else ""
                 text = f"{waiting}rows whose open version changed are written or deleted"
                 steps.append(Step("write", name, f"{text} ({_files(stored)})"))
         elif idle:

@@ -27,6 +27,14 @@ from dbt_spark_cdc.sample import RECORDS
 _PATH = click.Path(path_type=Path)
 _CHOICES = ("events", "ddl", "postgres", "table")
 _BUILD = ("dbt deps", "dbt build")
+# Of `cdc describe` as well.
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=RECORDS,
+    show_default=True,
+    help="Maximum number of records read.",
+)
 
 
 @click.command()
@@ -61,13 +69,7 @@ _BUILD = ("dbt deps", "dbt build")
 )
 @click.option("--warehouse", default="", help="Folder of the tables. [default: warehouse]")
 @click.option("--package", default="", help="The dbt package: a folder, git ADDRESS@TAG or URL.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=RECORDS,
-    show_default=True,
-    help="Maximum number of records read.",
-)
+@limit_option
 @click.option("--dry-run", is_flag=True, help="Write nothing; print what would be written.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and ask no questions.")
 def init(format_name: str, dry_run: bool, as_json: bool, **options: Any) -> None:

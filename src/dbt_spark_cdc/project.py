@@ -37,7 +37,15 @@ class BadProject(Exception):
 
 
 class NoProject(BadProject):
-    """The folder holds no dbt project."""
+    """The folder holds no dbt project.
+
+    Attributes:
+        what: The message without what to do.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.what = f"There is no dbt_project.yml in {root}."
+        super().__init__(f"{self.what} {NAME_IT}")
 
 
 @dataclass(frozen=True)
@@ -441,7 +449,7 @@ def project_settings(root: Path) -> dict[str, Any]:
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NoProject(f"There is no dbt_project.yml in {root}. {NAME_IT}") from None
+        raise NoProject(root) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
         raise BadProject(f"{path} cannot be read: {exc}") from exc
     return settings if isinstance(settings, dict) else {}

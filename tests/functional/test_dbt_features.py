@@ -171,7 +171,7 @@ class TestDbtFeatures:
             assert found == AFTER[batch], table
 
     def check_feeds(self, project: Any, batch: int, *feeds: str) -> None:
-        """The changes add up to the table, and the bad event is told."""
+        """The changes add up to the table, and the quarantine has the bad event."""
         for feed in feeds:
             gained = "sum(if(_row_kind in ('+I', '+U'), 1, -1))"
             query = f"select id, a from {{s}}.{feed} group by all having {gained} > 0 order by id"

@@ -80,27 +80,27 @@ class TestBesideNotes(Changes):
         other = SOURCES.replace("arrival: batch", "arrival: batch\n          origin: \"'x'\"")
         assert other != SOURCES
         write_file(other, project.project_root, "models", "sources.yml")
-        left = set(TABLES)
-
-        def begins(_: Any, cursor: Cursor, sql: str) -> Any:
-            for table in list(left):
-                if "cdc.checkpoint" in sql and table in sql:
-                    left.remove(table)
-                    return self.notes_beside(project, table, cursor)
-            return None
-
-        self.build(monkeypatch, begins)
-        assert not left
-        self.check(project, self.events)
+        self.build_beside_notes(
+            project, monkeypatch, lambda sql, table: "cdc.checkpoint" in sql and table in sql
+        )
 
     def one_notes_and_one_writes(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events = self.events + events_of(2)
         self.put(project, 2, events_of(2))
+        self.build_beside_notes(project, monkeypatch, writes)
+
+    def build_beside_notes(
+        self,
+        project: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        is_one: Callable[[str, str], bool],
+    ) -> None:
+        """Builds, with notes beside the first statement of each table that is one."""
         left = set(TABLES)
 
         def begins(_: Any, cursor: Cursor, sql: str) -> Any:
             for table in list(left):
-                if writes(sql, table):
+                if is_one(sql, table):
                     left.remove(table)
                     return self.notes_beside(project, table, cursor)
             return None

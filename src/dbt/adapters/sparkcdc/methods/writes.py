@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg_writes, steps
@@ -39,6 +40,16 @@ def _fence(version: int) -> dict[str, str]:
         "spark.databricks.delta.write.txnAppId": "dbt-spark-cdc",
         "spark.databricks.delta.write.txnVersion": str(version + 1),
     }
+
+
+@contextmanager
+def _beside_others() -> Iterator[None]:
+    """Ends a block without an exception where somebody else committed to its table first."""
+    try:
+        yield
+    except DbtRuntimeError as exc:
+        if not is_conflict(exc):
+            raise
 
 
 class WriteMethods(TableMethods):
@@ -80,28 +91,23 @@ class WriteMethods(TableMethods):
             for _ in range(MOST_CONFLICTS):
                 if self._written(table, version, checkpoint, maintenance)[1]:
                     return False
-                if self._is_committed(sql, settings | self._settings_of(interpreted)):
-                    break
+                is_done = self._is_committed(sql, settings | self._settings_of(interpreted))
                 # A store can refuse a commit that it has: the answer got lost, and it was repeated.
-                if self._written(table, version, checkpoint, [])[0]:
+                ours, others = self._written(table, version, checkpoint, maintenance)
+                if ours:
+                    self._compact_if_it_pays(table)
+                    return not others
+                if is_done:  # Delta has skipped it
                     break
             else:
                 return False
-            ours, others = self._written(table, version, checkpoint, maintenance)
-            if ours:
-                self._compact_if_it_pays(table)
-                return not others
         return False
 
     def _is_committed(self, sql: str, settings: dict[str, str]) -> bool:
         """Runs a statement, and returns False where somebody else committed first."""
-        try:
-            with self._running(sql, settings):
-                return True
-        except DbtRuntimeError as exc:
-            if not is_conflict(exc):
-                raise
-            return False
+        with _beside_others(), self._running(sql, settings):
+            return True
+        return False
 
     @available.parse_none
     def commit_position(self, table: str, sql: str, checkpoint: str, version: int | None) -> bool:
@@ -195,12 +201,8 @@ class WriteMethods(TableMethods):
         folder, version = self._delta_place(table), self.logged_version(table)
         if folder is None or version is None or not pays(folder, version):
             return
-        try:
-            with scoped(self._spark, settings):
-                self.execute(statement)
-        except DbtRuntimeError as exc:
-            if not is_conflict(exc):
-                raise
+        with _beside_others(), scoped(self._spark, settings):
+            self.execute(statement)
 
     @available.parse_none
     def replace_partitions(self, table: str, sql: str, emptied: Step | None) -> None:
