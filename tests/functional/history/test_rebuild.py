@@ -133,9 +133,12 @@ class TestRebuild:
         # Nothing at all is no reason to stop.
         assert self.build("--select", *nodes) == {}
         for name in ("restarted", "shared"):
+            # Without statistics the log does not tell which numbers were appended.
+            story.run_sql(
+                f"alter table {story.test_schema}.{name} set tblproperties"
+                " (delta.dataSkippingNumIndexedCols = 0)"
+            )
             self.arrive(story, name, "(2, 'U', 5, 'y', 1)")
-            # The log does not tell what was appended by this commit.
-            story.run_sql(f"alter table {story.test_schema}.{name} add columns (more int)")
 
         failed = self.build("--select", *nodes)
         assert failed.keys() == {
@@ -162,7 +165,7 @@ class TestRebuild:
         for name in ("kept", "restarted"):
             story.run_sql(f"alter table {story.test_schema}.{name} add columns (at string)")
         self.arrive(story, "kept", "(3, 'I', 8, 'w', 9, '2024-03-31 02:30:00')")
-        self.arrive(story, "restarted", "(3, 'I', 8, 'w', 9, null, '2024-03-31 02:30:00')")
+        self.arrive(story, "restarted", "(3, 'I', 8, 'w', 9, '2024-03-31 02:30:00')")
         column = "{name: a, data_type: string}"
         declared = SOURCES.replace(column, f"{column}, {{name: at, data_type: timestamp_ntz}}")
         write_file(declared, story.project_root, "models", "sources.yml")
