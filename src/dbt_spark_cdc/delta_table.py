@@ -20,6 +20,11 @@ from pyarrow import parquet
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(\w+)")
 # Further back only the file that holds a commit's rows is of interest, and not who wrote it.
 COMMITS_READ = 200
+_RESTORE = (
+    "Restore the table's files from a backup; or, if all its events are still there, drop the "
+    "table and build it again."
+)
+_ASK_SPARK = "Query the table with Spark, for instance with `dbt show`."
 
 
 class UnreadableLog(Exception):
@@ -162,7 +167,7 @@ class DeltaTable:
                 names = {column: self.physical(column) for column in columns}
                 rows = source.read(columns=[name for name in names.values() if name in present])
             except (OSError, pa.ArrowException) as exc:
-                raise UnreadableLog(f"{file.path} cannot be read: {exc}") from exc
+                raise UnreadableLog(f"{file.path} cannot be read: {exc}. {_RESTORE}") from exc
             values = {}
             for column, name in names.items():
                 if name in present:
@@ -195,13 +200,15 @@ def read_table(folder: Path, commits: int = COMMITS_READ) -> DeltaTable | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise UnreadableLog(f"{log} cannot be read: {exc}") from exc
+        raise UnreadableLog(f"{log} cannot be read: {exc}. Let this user read it.") from exc
     try:
         if any(staged in names and any((log / staged).iterdir()) for staged in STAGED):
-            raise UnreadableLog(f"A catalog holds commits of {folder}: only Spark can read it.")
+            raise UnreadableLog(
+                f"A catalog holds commits of {folder}: only Spark can read it. {_ASK_SPARK}"
+            )
         return _replayed(folder, log, names, commits)
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as exc:
-        raise UnreadableLog(f"The log {log} is damaged: {exc}") from exc
+        raise UnreadableLog(f"The log {log} is damaged: {exc}. {_RESTORE}") from exc
 
 
 def _replayed(folder: Path, log: Path, names: list[str], limit: int) -> DeltaTable | None:
@@ -215,7 +222,7 @@ def _replayed(folder: Path, log: Path, names: list[str], limit: int) -> DeltaTab
             _apply(table, action)
     for version in [version for version in versions if version > table.version]:
         if version != table.version + 1:
-            raise UnreadableLog(f"The log {log} has no commit {table.version + 1}.")
+            raise UnreadableLog(f"The log {log} has no commit {table.version + 1}. {_RESTORE}")
         for action in _json_lines(log / f"{version:020}.json"):
             _apply(table, action)
         table.version = version
@@ -290,7 +297,7 @@ def _file_path(folder: Path, path: str) -> Path:
     if re.match(r"[a-z][a-z0-9+.-]*:", path):
         local = local_folder(path)
         if local is None:
-            raise UnreadableLog(f"{path} is not on a disk of this machine.")
+            raise UnreadableLog(f"{path} is not on a disk of this machine. {_ASK_SPARK}")
         return local
     return folder / unquote(path)
 

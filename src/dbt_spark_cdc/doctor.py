@@ -311,7 +311,12 @@ def _time(creds: SparkCdcCredentials) -> Iterator[Check]:
             creds.warehouse_folder / f"{str(creds.schema).lower()}.db" / "cdc_runs", commits=1
         )
     except UnreadableLog as exc:
-        yield Check("ledger", PROBLEM, str(exc), "`fsck repair table` of Delta may help.")
+        yield Check(
+            "ledger",
+            PROBLEM,
+            str(exc),
+            "Without its files, drop the table cdc_runs: the next build creates an empty one.",
+        )
         return
     ahead = ledger.commits[0].at - present() if ledger and ledger.commits else timedelta()
     if ahead > CLOCKS_DIFFER:
