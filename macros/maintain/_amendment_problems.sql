@@ -69,7 +69,7 @@
                 ~ ". Only columns without fields can be set: change it in the source.") -%}
         {%- endif -%}
         {%- if column and column.name in seen -%}
-            {%- do problems.append(at ~ "is listed twice; names are not case-sensitive.") -%}
+            {%- do problems.append(at ~ "is listed twice (names are not case-sensitive). Keep one.") -%}
         {%- endif -%}
         {%- do seen.append(column.name if column else name) -%}
         {%- if expression is none or expression is mapping or (expression is string and not expression.strip()) -%}
@@ -94,7 +94,8 @@
     {%- endfor -%}
     {%- set wrong = cdc._query_problem("select 1" ~ rows ~ cdc._meeting(where)) -%}
     {%- if wrong -%}
-        {%- do problems.append("`where` is not a condition on " ~ subject.named.name ~ columns ~ ". Spark says: " ~ wrong) -%}
+        {%- do problems.append("`where` is not a condition on " ~ subject.named.name ~ columns ~ ". Correct it. Spark says: "
+            ~ wrong) -%}
     {%- endif -%}
     {%- for given in amended.set if given.name | lower in there -%}
         {%- set at = "`set`: `" ~ given.name ~ "` (" ~ given.expression ~ ") " -%}
@@ -103,13 +104,14 @@
         {%- set type = none if wrong else cdc._column_types("select " ~ value ~ " as value" ~ rows).value -%}
         {%- do given.update({"given_type": type}) -%}
         {%- if wrong -%}
-            {%- do problems.append(at ~ "is not an expression on a row of " ~ subject.named.name ~ columns ~ ". Spark says: "
-                ~ wrong) -%}
+            {%- do problems.append(at ~ "is not an expression on a row of " ~ subject.named.name ~ columns
+                ~ ". Correct it. Spark says: " ~ wrong) -%}
         {%- elif type != "void" -%}
             {%- set fitted = "try_cast(" ~ value ~ " as " ~ given.type ~ ")" -%}
             {%- set wrong = cdc._query_problem("select " ~ fitted ~ ", try_cast(" ~ fitted ~ " as " ~ type ~ ")" ~ rows) -%}
             {%- if wrong -%}
-                {%- do problems.append(at ~ "is a " ~ type ~ ", and the column is a " ~ given.type ~ ". Spark says: " ~ wrong) -%}
+                {%- do problems.append(at ~ "is a " ~ type ~ ", and the column is a " ~ given.type
+                    ~ ". Write an expression of that type. Spark says: " ~ wrong) -%}
             {%- endif -%}
         {%- endif -%}
     {%- endfor -%}

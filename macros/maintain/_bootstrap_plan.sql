@@ -17,7 +17,8 @@
         ~ (", _ts" if cdc._has_event_time(d)) ~ " from identified_events" -%}
     {%- set stream_problem = cdc._query_problem(stream) -%}
     {%- if problem -%}
-        {%- do plan.problems.append(at ~ ": `from` cannot be read. Spark says: " ~ problem) -%}
+        {%- do plan.problems.append(at
+            ~ ": `from` cannot be read. Name a table or files that this user may read. Spark says: " ~ problem) -%}
     {%- endif -%}
     {%- if stream_problem -%}
         {%- do plan.problems.append(d.table ~ " (" ~ d.file
@@ -52,7 +53,8 @@
             {%- set wrong = cdc._query_problem("select (" ~ expression ~ "\n) from " ~ snapshot) -%}
             {%- if wrong -%}
                 {%- do plan.problems.append(at ~ ": `columns` of `" ~ column.name ~ "` (" ~ expression ~ ") cannot be"
-                    ~ " computed from the snapshot's columns (" ~ (types.keys() | join(", ")) ~ "). Spark says: " ~ wrong) -%}
+                    ~ " computed from the snapshot's columns (" ~ (types.keys() | join(", ")) ~ "). Correct it. Spark says: "
+                    ~ wrong) -%}
             {%- else -%}
                 {%- set type = cdc._column_types("select (" ~ expression ~ "\n) as value from " ~ snapshot).value -%}
                 {%- do selected.append(("(" ~ expression ~ "\n)" if type != "void" else "cast(null as string)") ~ " as "

@@ -32,7 +32,9 @@
         {%- if cdc._is_iceberg(table.relation) -%}
             {%- do problems.extend(adapter.iceberg_erasure_problems(table.relation | string)) -%}
         {%- elif not adapter.has_local_log(table.relation | string) -%}
-            {%- do problems.append(table.name ~ " is not a Delta or Iceberg table on a disk of this machine.") -%}
+            {%- do problems.append(table.name ~ " is not a Delta or Iceberg table on a disk of this machine, so that its files can"
+                ~ " be neither removed nor searched. Delete the person's rows from the table, purge it (REORG TABLE .. APPLY"
+                ~ " (PURGE)) and vacuum it where its files are.") -%}
         {%- endif -%}
         {%- if table.role == "changelog" and table.node.config.materialized == "incremental" and not unfinished
             and cdc._is_behind(table) -%}
@@ -88,8 +90,7 @@
         {%- set given = key.keys() | list if key is mapping else d.key_columns[:1] -%}
         {%- if given | sort != d.key_columns | sort -%}
             {%- do problems.append("key " ~ loop.index ~ " of `keys` names " ~ (given | join(", ")) ~ "; the key of " ~ d.table
-                ~ " is "
-                ~ (d.key_columns | join(", ")) ~ ".") -%}
+                ~ " is " ~ (d.key_columns | join(", ")) ~ ". Name all of these, and no other.") -%}
         {%- endif -%}
     {%- endfor -%}
     {%- if not problems -%}
@@ -105,7 +106,7 @@
                 d.key_columns) | list)[loop.index0 % (d.key_columns | length)] -%}
             {%- if not fits -%}
                 {%- do problems.append("key " ~ (loop.index0 // (d.key_columns | length) + 1) ~ " of `keys` is not a " ~ column.type
-                    ~ ", the type of the key column " ~ column.name ~ ".") -%}
+                    ~ ", the type of the key column " ~ column.name ~ ". Correct its value.") -%}
             {%- endif -%}
         {%- endfor -%}
     {%- endif -%}
@@ -120,8 +121,7 @@
     {%- if problem is not none -%}
         {%- set names = cdc._column_types("select * from " ~ rows).keys() | reject("in", ["_events"]) | list -%}
         {{ return(["`where` is not a condition on " ~ subject.named.name ~ ", whose columns are " ~ (names | join(", "))
-            ~ ". Spark says: "
-            ~ problem]) }}
+            ~ ". Correct it. Spark says: " ~ problem]) }}
     {%- endif -%}
     {%- set counts = run_query("select count(*), count_if(" ~ where ~ "\n) from " ~ rows).rows[0] -%}
     {%- if counts[0] and counts[0] == counts[1] and not everything -%}

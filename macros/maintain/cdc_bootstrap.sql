@@ -142,7 +142,8 @@
             ~ " `position`.") -%}
     {%- endif -%}
     {%- for name, there in [("position", facts[1]), ("time", facts[2])] if there < facts[0] -%}
-        {%- do problems.append(at ~ ": `" ~ name ~ "` is NULL in " ~ (facts[0] - there) ~ " of " ~ facts[0] ~ " rows.") -%}
+        {%- do problems.append(at ~ ": `" ~ name ~ "` is NULL in " ~ (facts[0] - there) ~ " of " ~ facts[0] ~ " rows."
+            ~ " Write an expression that is never NULL, or leave these rows out of `from`.") -%}
     {%- endfor -%}
     {%- if not d.keyless and facts[0] -%}
         {%- set keys = [] -%}
@@ -169,9 +170,9 @@
         ~ "), cast("
         ~ stream_from ~ " as string), (" ~ stream_from ~ ") <= " ~ position ~ " from (" ~ plan.stream ~ ") as stream").rows[0] -%}
     {%- if seen[0] is none -%}
-        {%- do problems.append(at ~ ": `position` is NULL.") -%}
+        {%- do problems.append(at ~ ": `position` is NULL. Write a value, or name a column of the snapshot.") -%}
     {%- elif plan.stream_from and seen[3] is none -%}
-        {%- do problems.append(at ~ ": `stream_from` is NULL.") -%}
+        {%- do problems.append(at ~ ": `stream_from` is NULL. Write a value, or remove it.") -%}
     {%- elif plan.stream_from and not seen[4] -%}
         {%- do problems.append(at ~ ": the snapshot is at " ~ seen[0] ~ ", and the stream begins after it, at " ~ seen[3]
             ~ " (`stream_from`). Events between them are missing. Take a newer snapshot, or land the events from " ~ seen[0]

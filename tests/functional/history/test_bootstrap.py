@@ -675,10 +675,12 @@ class TestRefused(Operation):
             "`stream_from` has 2 part(s), and the `_seq` of the events is a int",
             "`time` (7) cannot be compared with the `_ts` of the events, a timestamp",
             "`columns` of `name` (nmae) cannot be computed from the snapshot's columns (id, name",
-            "app.pets (models/sources.yml): `bootstrap`: `from` cannot be read. Spark says: [TABLE",
+            "app.pets (models/sources.yml): `bootstrap`: `from` cannot be read. Name a table or"
+            " files that this user may read. Spark says: [TABLE",
             "the snapshot has no key column `id`; it has person.",
             "the snapshot has no column `name`; it has person. Declare under `columns`",
-            "`from` cannot be read. Spark says: [PATH_NOT_FOUND]",
+            "`from` cannot be read. Name a table or files that this user may read. Spark says:"
+            " [PATH_NOT_FOUND]",
         ):
             assert problem in said, problem
         assert "8 problem(s)" in said
