@@ -104,7 +104,10 @@ class CaptureFolder:
             (self.path / OWN).mkdir(parents=True, exist_ok=True)
             lock = (self.path / OWN / "lock").open("a")
         except OSError as exc:
-            raise Misconfigured(f"The folder {self.path} cannot be written: {exc}") from exc
+            raise Misconfigured(
+                f"The folder {self.path} cannot be written: {exc}. Let this user write it, or name "
+                "another folder with --into."
+            ) from exc
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

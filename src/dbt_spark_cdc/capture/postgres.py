@@ -471,7 +471,9 @@ def _temporary(exc: Exception, options: Options) -> CaptureProblem:
     if isinstance(exc, CaptureProblem):
         return exc
     if isinstance(exc, OSError):
-        what = "The disk is full" if exc.errno in _FULL else "The folder cannot be written"
-        return Unavailable(f"{what}: {options.into}: {exc}.")
+        is_full = exc.errno in _FULL
+        what = "The disk is full" if is_full else "The folder cannot be written"
+        remedy = "Make room" if is_full else "Let this user write it"
+        return Unavailable(f"{what}: {options.into}: {exc}. {remedy}; nothing is lost.")
     assert isinstance(exc, psycopg.Error)
     return server.meaning(exc.sqlstate, str(exc), options.slot)

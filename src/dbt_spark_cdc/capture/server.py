@@ -114,7 +114,10 @@ def settings(dsn: str, slot: str, environment: dict[str, str]) -> dict[str, Any]
     try:
         given: dict[str, Any] = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as exc:
-        raise Misconfigured(f"--dsn cannot be read: {str(exc).strip()}") from exc
+        raise Misconfigured(
+            f"--dsn cannot be read: {str(exc).strip()}. Write it as libpq does, such as 'host=db "
+            "dbname=shop user=cdc' or postgresql://cdc@db/shop."
+        ) from exc
     for secret in sorted(given.keys() & {"password", "sslpassword"}):
         raise Misconfigured(
             f"--dsn holds a {secret}, which every user of this machine can read in the list of "
@@ -310,9 +313,10 @@ def _problem_of(
     """
     if wanted.table == ALL:
         has_any = any(wanted.covers(table.schema, table.name) for table in tables)
-        return None if has_any else "the schema has no tables, or is not there."
+        remedy = "Correct its name, or create its tables first."
+        return None if has_any else f"the schema has no tables, or is not there. {remedy}"
     if (wanted.schema, wanted.table) not in kinds:
-        return "there is no such table."
+        return "there is no such table. Correct its name, as the database spells it."
     kind, persistence = kinds[wanted.schema, wanted.table]
     if kind == "p":
         return (
@@ -320,9 +324,12 @@ def _problem_of(
             f"partitions. Name these, or '{wanted.schema}.*'."
         )
     if kind != "r":
-        return "it is not a table, so its changes are not logged."
+        return "it is not a table, so its changes are not logged. Name the table of its rows."
     if persistence != "p":
-        return "it is not logged (unlogged or temporary)."
+        return (
+            "it is not logged (unlogged or temporary). Leave it out; or, if it is unlogged, run: "
+            f"alter table {wanted} set logged."
+        )
     return None
 
 

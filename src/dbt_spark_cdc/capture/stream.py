@@ -146,7 +146,9 @@ class Stream:
             deadline = time.monotonic() + SEND_SECONDS
             while self._libpq.flush():
                 if time.monotonic() > deadline:
-                    raise Unavailable("The server does not read what it is sent.")
+                    raise Unavailable(
+                        "The server does not read what it is sent. Check its load and the network."
+                    )
                 # It may be waiting for us to read first.
                 sockets = [self._libpq.socket]
                 readable, _, _ = select.select(sockets, sockets, [], 1)
@@ -184,7 +186,10 @@ def _message(data: memoryview) -> Message:
     if kind == b"k":
         _, position, sent, wants_reply = _KEEPALIVE.unpack_from(data)
         return Message(None, position, sent, bool(wants_reply))
-    raise Unavailable(f"The server sent a message of an unknown kind, {kind!r}.")
+    raise Unavailable(
+        f"The server sent a message of an unknown kind, {kind!r}. Connect to PostgreSQL itself, "
+        "not through a proxy."
+    )
 
 
 def _connection_lost(exc: psycopg.Error) -> Unavailable:
