@@ -45,7 +45,10 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     jar = tmp_path / "missing" / "log-store.jar"
     ran = subprocess.run([*PREPARE, str(jar)], capture_output=True, text=True)
     assert ran.returncode == 1
-    assert ran.stderr == f"{jar} cannot be written: No such file or directory.\n"
+    assert ran.stderr == (
+        f"{jar} cannot be written: No such file or directory. Name a file in a folder that this"
+        " user can write.\n"
+    )
 
 
 class Log:

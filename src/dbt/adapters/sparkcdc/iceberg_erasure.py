@@ -61,12 +61,7 @@ def problems(spark: Any, name: str) -> list[str]:
     found = []
     elsewhere = [place for place in _places(table) if local_folder(_uri(place)) is None]
     if elsewhere:
-        found.append(
-            f"{name} has files in {', '.join(elsewhere)}, which is not on a disk of this machine,"
-            " so that they can be neither removed nor searched. Delete the person's rows from the"
-            " table, rewrite its data files and manifests, expire its snapshots and remove orphan"
-            " files where its files are."
-        )
+        found.append(_elsewhere(name, elsewhere))
     if table.properties().get("gc.enabled") == "false":
         found.append(
             f"{name} has the property `gc.enabled` = false: Iceberg removes none of its files,"
@@ -92,6 +87,15 @@ def problems(spark: Any, name: str) -> list[str]:
     return found
 
 
+def _elsewhere(name: str, places: Sequence[str]) -> str:
+    return (
+        f"{name} has files in {', '.join(places)}, which is not on a disk of this machine, so that"
+        " they can be neither removed nor searched. Delete the person's rows from the table,"
+        " rewrite its data files and manifests, expire its snapshots and remove orphan files where"
+        " its files are."
+    )
+
+
 def folders(table: Any) -> list[Path]:
     """Returns the folders that a table's files are in; none of them is in another one.
 
@@ -105,7 +109,7 @@ def folders(table: Any) -> list[Path]:
     for place in _places(table):
         folder = local_folder(_uri(place))
         if folder is None:
-            raise DbtRuntimeError(f"cdc: {place} is not on a disk of this machine.")
+            raise DbtRuntimeError(f"cdc: {_elsewhere(str(table.name()), [place])}")
         found.append(folder)
     return [
         folder

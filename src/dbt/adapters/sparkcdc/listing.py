@@ -42,7 +42,10 @@ def list_tables(spark: SparkSession, schema: str) -> list[Listed]:
         names = catalog.listTables(schema, "*", False)
         tables = converters.asJava(catalog.getTablesByName(names))
     except Py4JJavaError as exc:
-        raise DbtRuntimeError(f"Schema {schema} cannot be listed: {exc.java_exception}") from exc
+        raise DbtRuntimeError(
+            f"Schema {schema} cannot be listed: {exc.java_exception}\nCheck that the metastore of"
+            " the profile's target can be reached, and that this user may read it."
+        ) from exc
     return [
         Listed(
             table.identifier().table(),

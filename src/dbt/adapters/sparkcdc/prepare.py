@@ -96,7 +96,10 @@ def write_log_store(parameters: dict[str, str], file: Path) -> None:
     try:
         shutil.copyfile(jar, file)
     except OSError as exc:
-        raise DbtRuntimeError(f"{file} cannot be written: {exc.strerror}.") from exc
+        raise DbtRuntimeError(
+            f"{file} cannot be written: {exc.strerror}. Name a file in a folder that this user can"
+            " write."
+        ) from exc
     stores = {value for value in storage.SETTINGS.values() if value.endswith("LogStore")}
     print(f"{file} has {' and '.join(sorted(stores))}", flush=True)
 

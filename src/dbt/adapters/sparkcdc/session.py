@@ -337,7 +337,10 @@ def _launch(
         if embedded is not None and b"XSDB6" in log.read_bytes()[began:]:
             message = metastore.in_use(embedded)
         else:
-            message = f"Spark did not start: {cause}\nMore is in {log}."
+            message = (
+                f"Spark did not start: {cause}\nThe end of {log} has the whole error. Correct the"
+                " setting, the package or the metastore of the profile that it names."
+            )
         raise DbtRuntimeError(message) from exc
     return spark, gateway.proc
 
@@ -386,7 +389,11 @@ def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> 
         except PySparkRuntimeError as exc:
             said = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
             last = "\n".join(said[-LOG_LINES_SHOWN:])
-            raise DbtRuntimeError(f"Java did not start:\n{last}\nMore is in {log}.") from exc
+            raise DbtRuntimeError(
+                f"Java did not start:\n{last}\nMore is in {log}. Correct the option that Java"
+                " refuses in the profile's server_side_parameters; where memory is short, lower"
+                " `spark.driver.memory`."
+            ) from exc
     answers.hasten(gateway)
     return gateway
 

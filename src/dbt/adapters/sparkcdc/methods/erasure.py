@@ -188,7 +188,11 @@ class ErasureMethods(TableMethods):
         """The folder of a Delta table on this machine, and what its files call its columns."""
         folder, metadata = self._delta_folder(table), self._delta_metadata(table)
         if folder is None or metadata is None:
-            raise DbtRuntimeError(f"cdc: {table} is not a Delta table on a disk of this machine.")
+            raise DbtRuntimeError(
+                f"cdc: {table} is not a Delta table on a disk of this machine, so that its"
+                " files can be neither removed nor searched. Delete the person's rows from the"
+                " table, purge it (REORG TABLE .. APPLY (PURGE)) and vacuum it where its files are."
+            )
         return folder, erasure.physical_names(str(metadata.schemaString()))
 
     def _live_files(self, table: str) -> dict[str, bool]:

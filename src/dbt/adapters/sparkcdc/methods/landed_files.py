@@ -90,5 +90,8 @@ class LandedFileMethods(BaseMethods):
     def _local_landing_folder(self, folder: str) -> Path:
         there = self._landing_folder(folder)
         if there is None:
-            raise DbtRuntimeError(f"cdc: {folder} is not on a disk of this machine.")
+            raise DbtRuntimeError(
+                f"cdc: the landing folder {folder} is not on a disk of this machine. Remove the"
+                " person's lines from its files by hand."
+            )
         return there
