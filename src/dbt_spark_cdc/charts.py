@@ -167,7 +167,7 @@ def _fill(found: ModelChart, declared: Declared, rows: pa.Table) -> None:
     """Puts the rows into the chart, or what is wrong with them."""
     problems = found.problems
     problems += [
-        f"its column `{column}` holds {rows[column].type}, and `y` needs numbers."
+        f"its column `{column}` holds {rows[column].type}, and `y` needs numbers. Cast it."
         for column in declared.y
         if not _is_number(rows[column].type)
     ]
@@ -191,11 +191,14 @@ def _fill(found: ModelChart, declared: Declared, rows: pa.Table) -> None:
             points[x][name] = value
     present = [value for one in points.values() for value in one.values()]
     if found.is_time and None in points:
-        problems.append(f"its column `{declared.x}` is NULL in some rows, which is not a time.")
+        problems.append(
+            f"its column `{declared.x}` is NULL in some rows, which is not a time. Leave these "
+            "rows out of the model."
+        )
     if any(value < 0 or not math.isfinite(value) for value in present):
         problems.append(
             f"`{', '.join(declared.y)}` has values below zero or values that are not finite, which "
-            "bars cannot show."
+            "bars cannot show. Leave them out of the model."
         )
     if twice:
         keys = f"`{declared.x}`" + (f" and `{declared.series}`" if declared.series else "")

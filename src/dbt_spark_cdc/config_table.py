@@ -206,7 +206,9 @@ def _rows(
             row.update(zip(given, (cell.strip() for cell in cells), strict=False))
             yield reader.line_num, row
     except csv.Error as exc:
-        problems.append(f"{path}, line {reader.line_num}: no CSV ({exc}).")
+        problems.append(
+            f"{path}, line {reader.line_num}: this is not valid CSV ({exc}). Close all quotes."
+        )
 
 
 def _header_problems(
@@ -222,7 +224,7 @@ def _header_problems(
             yield f"{path}, line 1: unknown column `{name}`. The columns are {', '.join(header)}."
     for name in required:
         if name not in given:
-            yield f"{path}, line 1: no column `{name}`."
+            yield f"{path}, line 1: no column `{name}`. Add it."
 
 
 def _listed_columns(
@@ -322,7 +324,10 @@ class _Row:
         names = words.split_list(self.cells[cell])
         for name in names:
             if not words.is_identifier(name):
-                self._say(f"`{cell}` holds `{name}`, which is not a valid name of a dbt model.")
+                self._say(
+                    f"`{cell}` holds `{name}`, which is not a valid name of a dbt model. Correct "
+                    "the name."
+                )
         return names
 
     def _truth(self, cell: str, default: bool) -> bool:
@@ -364,7 +369,10 @@ class _Row:
     def _check_column(self, column: Column, seen: set[str]) -> None:
         name = column.name
         if not name or words.NOT_IN_COLUMN.search(name):
-            self._say(f"`{name}` is not a valid column name.")
+            self._say(
+                f"`{name}` is not a valid column name. Write a name without blanks and , ; {{ }} "
+                "( ) = `, and its type behind it: id bigint."
+            )
         if name.lower() in seen:
             self._say(
                 f"column `{name}` is listed twice (names in Spark are not case-sensitive). Keep "
@@ -430,7 +438,8 @@ class _Row:
             window = parse_one(f"rank() over ({text})", read="spark")
         except SqlglotError:
             self._say(
-                f"`rank_expression` is `{text}`, which is not a window specification of Spark SQL."
+                f"`rank_expression` is `{text}`, which is not a window specification of Spark SQL. "
+                "Write partition by <keys> order by <columns> desc, or the columns alone."
             )
             return []
         by = window.args.get("partition_by") or []
@@ -509,13 +518,18 @@ class _Row:
         alias = self.cells["partition_column_alias"]
         if not expression:
             if alias:
-                self._say("`partition_column_alias` without `partition_column_expression`.")
+                self._say(
+                    "`partition_column_alias` without `partition_column_expression`. Write the "
+                    "expression, or remove the alias."
+                )
             return "", ""
         plain = {name.lower(): name for name in names}.get(expression.strip("`").lower())
         if plain and (not alias or alias.lower() == plain.lower()):
             return plain, ""
         if not alias:
-            self._say("`partition_column_expression` without `partition_column_alias`: name it.")
+            self._say(
+                "`partition_column_expression` without `partition_column_alias`. Name the column."
+            )
         else:
             self._identifier("partition_column_alias", "")
         if alias.lower() in {name.lower() for name in names}:

@@ -268,7 +268,10 @@ def query(found: TableStatus, key: Mapping[str, str]) -> str:
     table = found.table
     events = table.resolver or table.staging
     if events is None:
-        raise BadProject(f"{table.name} has no model on cdc.events, which would hold its events.")
+        raise BadProject(
+            f"{table.name} has no model on cdc.events, which would hold its events. Add a staging "
+            "model, or leave --key out."
+        )
     at_key = _condition(table, key)
     if "_row_id" not in key:
         moved = " or ".join(f"{quoted(f'_old_{name}')} is not null" for name in key)

@@ -241,7 +241,11 @@ def write_partials(lines: DataFrame, folder: Path, parts: Mapping[int, int]) -> 
     )
     written = sorted(Written(**row) for row in found)
     if len({file.name for file in written}) < len(written):
-        raise RuntimeError("Spark has divided a file between two tasks: nothing was published")
+        raise RuntimeError(
+            f"Spark has divided a file of {folder} between two tasks: nothing was published. Run"
+            " the model again; if that does not help, set `spark.sql.adaptive.enabled: false` in"
+            " the profile's server_side_parameters"
+        )
     return written
 
 

@@ -188,7 +188,10 @@ def _refuse_odd_columns(events: DataFrame, keys: list[str]) -> None:
     if "_event_id" in events.columns and events.schema["_event_id"].dataType != LongType():
         problems.append("has an _event_id that is not a bigint")
     if problems:
-        raise ValueError(f"The frame of events {', and '.join(problems)}.")
+        raise ValueError(
+            f"The frame of events {', and '.join(problems)}. Pass the staging model whose body is"
+            " `cdc.events(source(...))`, of a format that carries old keys."
+        )
 
 
 def _refuse_known_positions(new: DataFrame, known: DataFrame, keys: list[str]) -> None:

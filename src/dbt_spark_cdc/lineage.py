@@ -172,7 +172,8 @@ def select(tables: list[Table], name: str) -> Table:
         raise BadProject(f"Several tables are called {name}: give one of {ids}.")
     near = get_close_matches(name, [table.name for table in tables])
     raise BadProject(
-        f"No table is called {name}." + (f" Similar: {', '.join(near)}." if near else "")
+        f"No table is called {name}. "
+        + (f"Did you mean {' or '.join(near)}?" if near else "`cdc lineage` lists all tables.")
     )
 
 

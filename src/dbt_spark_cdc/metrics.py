@@ -423,7 +423,11 @@ def send(samples: Iterable[Sample], now: datetime, environment: Mapping[str, str
             sent = exporter.export(_metrics_data(samples, now))
             exporter.shutdown()
         except (OSError, ValueError) as exc:  # a variable of the exporter's, or a certificate
-            raise CannotSend(f"The exporter for {endpoint} cannot be set up: {exc}", 2) from exc
+            raise CannotSend(
+                f"The exporter for {endpoint} cannot be set up: {exc}. Correct the environment "
+                "variables OTEL_EXPORTER_OTLP_*",
+                2,
+            ) from exc
     if sent is not MetricExportResult.SUCCESS:
         why = "".join(f"\n  {line}" for line in complaints)
         raise CannotSend(

@@ -268,7 +268,8 @@ class Project:
         if not known:
             raise BadProject(
                 f"The project {self.name} has no table of this package: no snapshot with "
-                "`strategy: cdc.scd2` and no model on `cdc.current`."
+                "`strategy: cdc.scd2` and no model on `cdc.current`. `cdc init` writes a project "
+                "with them, `cdc generate` adds those of a control table."
             )
         hint = (
             f"Did you mean {' or '.join(near)}?"
@@ -451,7 +452,9 @@ def project_settings(root: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise NoProject(root) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise BadProject(f"{path} cannot be read: {exc}") from exc
+        raise BadProject(
+            f"{path} cannot be read: {exc}\nIt has to be YAML in UTF-8 that this user may read."
+        ) from exc
     return settings if isinstance(settings, dict) else {}
 
 
@@ -492,7 +495,10 @@ def load_credentials(root: Path, profiles: Path | None, target: str | None) -> C
     try:
         return load_profile(str(root), {}, target_override=target).credentials
     except DbtBaseException as exc:
-        raise BadProject(f"The profile cannot be read: {str(exc).strip()}") from exc
+        raise BadProject(
+            f"The profile cannot be read: {str(exc).strip()}\nCorrect {folder}/profiles.yml, or "
+            "name another folder with --profiles-dir."
+        ) from exc
 
 
 def dbt_result(arguments: list[str], root: Path, profiles: Path | None, target: str | None) -> Any:

@@ -153,7 +153,7 @@ def registry_options(session: Any, connection: str) -> tuple[dict[str, str], lis
         if name.startswith(prefix)
     }
     problems = [
-        f"the profile has {prefix}{name}, which a registry does not know; there are"
+        f"the profile has {prefix}{name}, which a registry does not know: remove it; there are"
         f" {', '.join(SETTINGS)}"
         for name in sorted(options)
         if name not in SETTINGS
@@ -163,7 +163,9 @@ def registry_options(session: Any, connection: str) -> tuple[dict[str, str], lis
     if "token" in options and "user" in options:
         problems.append(f"the profile has {prefix}token and {prefix}user: leave one of them")
     if (file := options.get("ca_file")) and not Path(file).is_file():
-        problems.append(f"the profile has {prefix}ca_file={file!r}, and there is no such file")
+        problems.append(
+            f"the profile has {prefix}ca_file={file!r}, and there is no such file: correct the path"
+        )
     return options, problems
 
 

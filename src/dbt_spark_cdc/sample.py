@@ -82,7 +82,9 @@ def read_sample(path: Path, limit: int = RECORDS) -> Sample:
     try:
         head, notes = _head(file)
     except OSError as exc:
-        raise Unreadable(f"{file} cannot be read: {exc.strerror or exc}.") from exc
+        raise Unreadable(
+            f"{file} cannot be read: {exc.strerror or exc}. Name a file that this user may read."
+        ) from exc
     if not head.strip():
         raise NoRecords(f"{file} is empty. Name a file that holds events.")
     for magic, kind in _OTHER_KINDS.items():
@@ -332,7 +334,7 @@ def _csv(file: Path, text: str, limit: int) -> Sample:
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]
     except csv.Error as exc:
-        raise Unreadable(f"{file} is not valid CSV: {exc}.") from exc
+        raise Unreadable(f"{file} is not valid CSV: {exc}. Correct the file.") from exc
     notes = []
     headed = rows[0][0].strip() not in _FLAGS
     if not headed:

@@ -147,7 +147,9 @@ def read_ddl(path: Path) -> list[TableSchema]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
-        raise Unreadable(f"{path} cannot be read: {reason}.") from exc
+        raise Unreadable(
+            f"{path} cannot be read: {reason}. Name a dump in UTF-8 that this user may read."
+        ) from exc
     if not text.strip():
         raise Unreadable(f"{path} is empty. Name a dump that holds CREATE TABLE statements.")
     mysql = _MYSQL.search(text) is not None

@@ -65,7 +65,10 @@ def first_rows(name: str, credentials: SparkCdcCredentials, limit: int) -> Sampl
             types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
             records = [row.asDict(recursive=True) for row in rows.collect()]
         except Exception as exc:
-            raise Unreadable(f"{name} cannot be read: {message_of(exc)}") from exc
+            raise Unreadable(
+                f"{name} cannot be read: {message_of(exc)}\nName a table of the warehouse "
+                f"{credentials.warehouse} as SCHEMA.TABLE."
+            ) from exc
         finally:
             close_session(session)
     except DbtBaseException as exc:

@@ -78,7 +78,10 @@ def read_settings(
     since, offsets = _read_start(starting_offsets, problems)
     if isinstance(wanted, list):
         for topic in sorted({partition.topic for partition in offsets} - set(wanted)):
-            problems.append(f"starting_offsets: {topic} is not one of the topics")
+            problems.append(
+                f"starting_offsets: {topic} is not one of the topics: add it to `topics`, or remove"
+                " its offsets"
+            )
     most = MESSAGES_A_BATCH if messages_a_batch is None else messages_a_batch
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         problems.append(f"it has messages_a_batch={most!r}: write a whole number from 1 on")
@@ -110,7 +113,10 @@ def _read_topics(topics: Any, problems: list[str]) -> list[str] | re.Pattern[str
         try:
             return re.compile(topics)
         except re.error as exc:
-            problems.append(f"topics: `{topics}` is not a regular expression: {exc}")
+            problems.append(
+                f"topics: `{topics}` is not a regular expression ({exc}): correct it, or write a"
+                " list of names"
+            )
             return []
     if not isinstance(topics, list | tuple) or not topics:
         problems.append(

@@ -244,7 +244,7 @@ def test_names_that_meet_in_dbt_are_told(tmp_path):
         ("system,table_name,system\na,b,c\n", "column `system` is there twice"),
         ("system\nshop\n", "no column `table_name`"),
         ("table_name,keys\nt,a,b\n", "3 cells, but the header has 2 columns"),
-        ('table_name,keys\nt,"a\n', "no CSV"),
+        ('table_name,keys\nt,"a\n', "not valid CSV"),
         (b"table_name\n\xff\n", "cannot be read"),
     ],
 )

@@ -315,8 +315,8 @@ def test_all_tables_are_listed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("marts", "cdc: No table is called marts. Similar: mart."),
-        ("zzzzz", "cdc: No table is called zzzzz."),
+        ("marts", "cdc: No table is called marts. Did you mean mart?"),
+        ("zzzzz", "cdc: No table is called zzzzz. `cdc lineage` lists all tables."),
     ],
 )
 def test_unknown_tables(folder: Path, name: str, message: str) -> None:
