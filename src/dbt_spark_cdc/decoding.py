@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.protobuf.functions import from_protobuf
 
 from dbt_spark_cdc.avro_schema import PAYLOAD, AvroSchema
+from dbt_spark_cdc.kafka import how_to_add
 from dbt_spark_cdc.registry import AVRO, JSON, PROTOBUF, Schema, Schemas
 
 # NULLs are values, and no digit of a time is cut off.
@@ -311,11 +311,5 @@ def _of(number: int, name: str) -> str:
 
 
 def _no_function(kind: str) -> str:
-    """Says how to add the jar that decodes a kind of messages."""
-    release = ".".join(version("pyspark").split(".")[:2])
-    return (
-        f"Spark has no function that decodes {kind.title()}: add its release for Spark {release} to"
-        " the profile's server_side_parameters, such as `spark.jars.packages:"
-        f" org.apache.spark:spark-{kind.lower()}_2.13:{release}.1`, after a comma where it has"
-        " other packages"
-    )
+    package = f"spark-{kind.lower()}"
+    return f"Spark has no function that decodes {kind.title()}: {how_to_add(package)}"

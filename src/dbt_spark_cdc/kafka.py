@@ -59,9 +59,18 @@ def without_secrets(text: str, options: Mapping[str, str]) -> str:
 
 def connector_is_missing() -> str:
     """Says how to add Spark's connector for Kafka."""
+    return f"Spark has no connector for Kafka: {how_to_add('spark-sql-kafka-0-10')}"
+
+
+def how_to_add(package: str) -> str:
+    """Says how to add a package of Spark's own.
+
+    Args:
+        package: Its name, without the version of Scala.
+    """
     release = ".".join(version("pyspark").split(".")[:2])
     return (
-        f"Spark has no connector for Kafka: add its release for Spark {release} to the"
-        " profile's server_side_parameters, such as `spark.jars.packages:"
-        f" org.apache.spark:spark-sql-kafka-0-10_2.13:{release}.1`"
+        f"add its release for Spark {release} to the profile's server_side_parameters, such as"
+        f" `spark.jars.packages: org.apache.spark:{package}_2.13:{release}.1`, after a comma where"
+        " it has other packages"
     )
