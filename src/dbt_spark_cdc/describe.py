@@ -390,7 +390,7 @@ def _row_images(
     options: dict[str, Any] = {"sequence_by": TODO}
     if order:
         name = order[0]
-        expression, of = _quoted(name), types[name]
+        expression, of = words.quoted_if_needed(name), types[name]
         if of in _TIMES:
             options["event_time"] = f"try_cast({expression} as timestamp)"
         if of == "timestamp_ntz":
@@ -405,7 +405,7 @@ def _row_images(
     else:
         notes.append("order: no column found that orders the events. Name one for TODO")
     if found.format == "flagged":
-        options["operation"] = _quoted(found.operation)
+        options["operation"] = words.quoted_if_needed(found.operation)
     return options
 
 
@@ -421,11 +421,6 @@ def _as_number(
     if sample.kind == "csv" and of != "string":
         return f"try_cast({expression} as {of})"
     return expression
-
-
-def _quoted(name: str) -> str:
-    """A column's name in an expression of SQL."""
-    return name if words.is_identifier(name) else words.quoted(name)
 
 
 def _positions(
@@ -446,7 +441,7 @@ def _positions(
         options["sequence_by"] = ["_batch", "_file", "_row"]
         notes.append("order: as the lines stand in the files: the events carry no position")
     elif beside:
-        options["sequence_by"] = _quoted(beside[0])
+        options["sequence_by"] = words.quoted_if_needed(beside[0])
         notes.append(f"order: {beside[0]}, a guess from its name: the events carry no position")
     else:
         text = declaration.get("payload", "value")

@@ -22,6 +22,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, LongType, StructType
 
+from dbt_spark_cdc.words import quoted
+
 # What an event does at a key. A move is an arrival at its new key and leaves its old one.
 UPSERT, ARRIVAL, END, LEAVE, TRUNCATE = range(5)
 # What a segment is to an event: its own, left at the old key, ended by taking its key, or none.
@@ -135,7 +137,7 @@ def resolve(
     if count == 0:
         return resolved
     # Only now whole rows of the table are read. It may lack a column that the events have by now.
-    stored = known.select(*(_quoted(name) for name in new.columns if name in known.columns))
+    stored = known.select(*(_column(name) for name in new.columns if name in known.columns))
     stored = new.limit(0).unionByName(stored, allowMissingColumns=True)
     return resolved.unionByName(_as_output(stored, _hint(changed, count), run))
 
@@ -162,7 +164,7 @@ def overwrite_partitions(
             changes, allowMissingColumns=True
         )
     # Dynamic: partitions without rows in the frame stay as they are.
-    rows.select(*map(_quoted, changes.columns)).write.mode("overwrite").option(
+    rows.select(*map(_column, changes.columns)).write.mode("overwrite").option(
         "partitionOverwriteMode", "dynamic"
     ).partitionBy(*partition_by).parquet(path)
 
@@ -200,10 +202,10 @@ def _refuse_known_positions(new: DataFrame, known: DataFrame, keys: list[str]) -
     if not added:
         return
     position = [*keys, "_op", "_seq"]
-    there = known.select(*(_quoted(name).alias(f"_known_{name}") for name in position))
+    there = known.select(*(_column(name).alias(f"_known_{name}") for name in position))
     same = F.lit(True)
     for name in position:
-        same = same & _quoted(name).eqNullSafe(_quoted(f"_known_{name}"))
+        same = same & _column(name).eqNullSafe(_column(f"_known_{name}"))
     again = new.where("_op <> 'T'").join(there, same, "left_semi").count()
     if again:
         raise ValueError(
@@ -223,16 +225,16 @@ def _refuse_lower_arrivals(events: DataFrame, read_to: int) -> None:
         )
 
 
-def _quoted(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
+def _column(name: str) -> Column:
+    return F.col(quoted(name))
 
 
 def _is_move(keys: list[str]) -> Column:
     """Whether an event's row had another key before it."""
     same = F.lit(True)
     for key in keys:
-        same = same & _quoted(key).eqNullSafe(_quoted(OLD + key))
-    return F.col("_op").isin("I", "U") & _quoted(OLD + keys[0]).isNotNull() & ~same
+        same = same & _column(key).eqNullSafe(_column(OLD + key))
+    return F.col("_op").isin("I", "U") & _column(OLD + keys[0]).isNotNull() & ~same
 
 
 def _narrow(frame: DataFrame, keys: list[str]) -> list[Column]:
@@ -244,7 +246,7 @@ def _narrow(frame: DataFrame, keys: list[str]) -> list[Column]:
     if "_ts" in frame.columns:
         transaction = F.xxhash64("_ts", F.when(F.col("_ts").isNull(), first))
     return [
-        *(_quoted(name) for key in keys for name in (key, OLD + key)),
+        *(_column(name) for key in keys for name in (key, OLD + key)),
         F.col("_op"),
         F.col("_seq"),
         F.col("_event_id"),
@@ -268,11 +270,11 @@ def _new_events(events: DataFrame, known: DataFrame | None, read_to: int | None)
             new.join(twice, "_event_id", "left_semi")
             .withColumn("_copy", F.row_number().over(first))
             .where("_copy = 1")
-            .select(*map(_quoted, new.columns))
+            .select(*map(_column, new.columns))
         )
         new = (
             new.join(twice, "_event_id", "left_anti")
-            .select(*map(_quoted, new.columns))
+            .select(*map(_column, new.columns))
             .union(firsts)
             .localCheckpoint()
         )
@@ -283,7 +285,7 @@ def _new_events(events: DataFrame, known: DataFrame | None, read_to: int | None)
         F.col("_event_id") == F.col("_new"),
         "left_semi",
     )
-    new = new.join(again, "_event_id", "left_anti").select(*map(_quoted, new.columns))
+    new = new.join(again, "_event_id", "left_anti").select(*map(_column, new.columns))
     return new.localCheckpoint()
 
 
@@ -305,8 +307,8 @@ def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: boo
 
     old_keys = [OLD + key for key in keys]
     touched = (
-        new.select(*(_quoted(key).alias(f"_touched_{i}") for i, key in enumerate(keys)))
-        .union(new.where(_is_move(keys)).select(*map(_quoted, old_keys)))
+        new.select(*(_column(key).alias(f"_touched_{i}") for i, key in enumerate(keys)))
+        .union(new.where(_is_move(keys)).select(*map(_column, old_keys)))
         .distinct()
         .localCheckpoint()
     )
@@ -315,7 +317,7 @@ def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: boo
     def touches(names: list[str]) -> Column:
         condition = F.lit(True)
         for i, name in enumerate(names):
-            condition = condition & _quoted(name).eqNullSafe(F.col(f"_touched_{i}"))
+            condition = condition & _column(name).eqNullSafe(F.col(f"_touched_{i}"))
         return condition
 
     entities = (
@@ -386,7 +388,7 @@ def _marks(events: DataFrame, keys: list[str], truncates: DataFrame | None) -> D
     leaves = F.col("_kind") == LEAVE
     identity = []
     for key in keys:
-        value = F.when(leaves, _quoted(OLD + key)).otherwise(_quoted(key))
+        value = F.when(leaves, _column(OLD + key)).otherwise(_column(key))
         if isinstance(events.schema[key].dataType, IntegralType):
             value = value.cast("bigint")  # that an int becomes one renames nothing
         identity += [value, value.isNull()]  # a hash passes over NULL
@@ -711,7 +713,7 @@ def _changed(loaded: DataFrame, labels: DataFrame) -> DataFrame:
 def _as_output(events: DataFrame, labels: DataFrame, run: int) -> DataFrame:
     """Events with their labels, as they are stored."""
     return events.join(labels, "_event_id").select(
-        *map(_quoted, events.columns),
+        *map(_column, events.columns),
         *LABELS,
         "_former_entity_ids",
         *SEGMENTS,

@@ -135,9 +135,18 @@ def quoted(name: str) -> str:
     """Returns a name as a quoted identifier of Spark SQL.
 
     Args:
-        name: The name of a column.
+        name: The name of a column or a field.
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_if_needed(name: str) -> str:
+    """Returns a name as an identifier of Spark SQL, quoted only where it cannot stand as it is.
+
+    Args:
+        name: The name of a column or a field.
+    """
+    return name if is_identifier(name) else quoted(name)
 
 
 def is_identifier(name: str) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 from click.testing import CliRunner
-from dbt.adapters.sparkcdc.cursor import quoted
 
 from dbt_spark_cdc.cli import main
+from dbt_spark_cdc.words import quoted
 from tests.functional.formats.decoding import Decoding, source_yaml
 from tests.unit.cli.test_describe import FORMATS, POSITIONS, without
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dbt.adapters.sparkcdc.cursor import quoted
+from dbt_spark_cdc.words import quoted
 
 # Another process may have written the log of the table and not yet registered it in the catalog.
 WAIT_SECONDS = 5.0

@@ -15,7 +15,8 @@ from dbt.adapters.sparkcdc import metastore as metastores
 from dbt.adapters.sparkcdc.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from dbt_spark_cdc.words import is_identifier
+
 # The scheme of one letter is a drive of Windows.
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 TOKEN = re.compile(r";token=([^;]*)")
@@ -129,7 +130,7 @@ class SparkCdcCredentials(Credentials):
     def _problems_of_catalog(self) -> Iterator[str]:
         if not self.iceberg_catalog:
             return
-        if not NAME.fullmatch(self.iceberg_catalog):
+        if not is_identifier(self.iceberg_catalog):
             yield (
                 f"The profile of type sparkcdc has `iceberg_catalog: {self.iceberg_catalog}`: the "
                 "name of a catalog consists of letters, digits and `_`."

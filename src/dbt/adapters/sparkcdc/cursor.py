@@ -136,15 +136,6 @@ def literal(value: Any) -> str:
     raise TypeError(f"No Spark literal for {value!r} of type {type(value).__name__}")
 
 
-def quoted(name: str) -> str:
-    """Returns a name as an identifier of Spark SQL.
-
-    Args:
-        name: Name of a column or a field.
-    """
-    return f"`{name.replace('`', '``')}`"
-
-
 def converter(kind: DataType) -> Callable[[Any], Any]:
     """Returns the function that makes plain values of a Spark type's values.
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.sparkcdc import iceberg, iceberg_writes
-from dbt.adapters.sparkcdc.cursor import literal, quoted
+from dbt.adapters.sparkcdc.cursor import literal
 from dbt.adapters.sparkcdc.erasure import remove_empty_folders
 from dbt.adapters.sparkcdc.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
+
+from dbt_spark_cdc.words import quoted
 
 # Every file that has deletes beside it, and no other.
 PURGE = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dbt.adapters.sparkcdc.cursor import quoted
+from dbt_spark_cdc.words import quoted, quoted_if_needed
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -24,7 +24,6 @@ WIDER = {
     "float": "double",
     "date": "timestamp_ntz",
 }
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
@@ -102,7 +101,7 @@ def text_of(data_type: DataType) -> str:
 
     if isinstance(data_type, StructType):
         named = ((field.name, text_of(field.dataType)) for field in data_type.fields)
-        fields = (f"{n if _PLAIN.fullmatch(n) else quoted(n)}:{kind}" for n, kind in named)
+        fields = (f"{quoted_if_needed(n)}:{kind}" for n, kind in named)
         return f"struct<{','.join(fields)}>"
     if isinstance(data_type, ArrayType):
         return f"array<{text_of(data_type.elementType)}>"

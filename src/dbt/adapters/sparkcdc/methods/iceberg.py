@@ -6,8 +6,9 @@ from typing import Any
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg, iceberg_images, iceberg_writes
-from dbt.adapters.sparkcdc.cursor import quoted
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
+
+from dbt_spark_cdc.words import quoted
 
 
 class IcebergMethods(TableMethods):
