@@ -366,7 +366,7 @@ def test_a_wrong_token_is_refused_and_not_shown(few: Many, cluster: Running) -> 
     # A token goes over TLS, except to `localhost`.
     address = f"sc://127.0.0.1:{cluster.options.connect}"
     status, said = few.dbt("build", CDC_REMOTE=address)
-    assert status and "speaks no TLS" in said, said
+    assert status and "does not speak TLS" in said, said
 
 
 def test_tls_with_a_certificate_of_its_own(few: Many, cluster: Running, tmp_path: Path) -> None:

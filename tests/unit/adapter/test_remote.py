@@ -62,7 +62,7 @@ def after(cause: Exception, error: Exception) -> Exception:
         (Grpc("UNAUTHENTICATED"), {"token": "hush"}, "refuses the token of the profile"),
         (Grpc("UNAUTHENTICATED"), {}, "wants a token"),
         (Grpc("UNAVAILABLE", "hush: refused"), {"token": "hush"}, "does not answer"),
-        (Grpc("UNAVAILABLE", "Ssl handshake failed"), {"token": "hush"}, "speaks no TLS"),
+        (Grpc("UNAVAILABLE", "Ssl handshake failed"), {"token": "hush"}, "does not speak TLS"),
         (Spark("INVALID_HANDLE.SESSION_NOT_FOUND"), {}, "does not know this session"),
         (Spark("INVALID_HANDLE.SESSION_CHANGED"), {}, "does not know this session"),
         (Exception(f"{remote.STOPPED}.\nIt was created at"), {}, "is ending, or has lost"),

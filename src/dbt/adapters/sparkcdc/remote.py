@@ -190,13 +190,14 @@ def what_ended(creds: SparkCdcCredentials, exc: BaseException) -> str | None:
         return None
     if any("andshake" in str(error) for error in errors):
         return (
-            f"{where} speaks no TLS, or has a certificate that is not trusted. A token is sent "
-            "over TLS only, except to the host name `localhost`: `remote: sc://localhost:<port>`. "
+            f"{where} does not speak TLS, or has a certificate that is not trusted. A token is "
+            "sent over TLS only, except to the host name `localhost`: `remote: "
+            "sc://localhost:<port>`. "
             f"{OWN_AUTHORITY}"
         )
     _gone.add(str(creds.remote))
     return (
-        f"{where} does not answer, also not within {creds.reconnect_seconds} s "
+        f"{where} does not answer, even after {creds.reconnect_seconds} s "
         "(`reconnect_seconds` in the profile). Check that it runs, and that host and port are "
         "right. What was committed stays: start dbt again, and the build goes on from there."
         # Of a host with several addresses gRPC reports the last one, where nobody may listen.
