@@ -72,8 +72,46 @@ def launch_settings(
     Returns:
         Spark's settings by name.
     """
+    settings = _defaults(warehouse)
+    if metastore is not None:
+        settings |= {
+            "spark.hadoop.javax.jdo.option.ConnectionURL": f"{url(metastore)};create=true",
+            "spark.hadoop.hive.exec.scratchdir": str(metastore / "scratch"),
+        }
+    master = parameters.get("spark.master", "local")
+    if master.startswith("local"):
+        # A laptop's host name may not resolve; nobody else has to reach a local driver.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Other users of the machine reach its ports. Spark makes up the secret by itself.
+        settings["spark.authenticate"] = "true"
+        is_elsewhere = parameters.get("spark.memory.offHeap.enabled", "false").lower() == "true"
+        if not is_elsewhere and not master.startswith("local-cluster"):
+            settings |= _page_size({**settings, **parameters}["spark.driver.memory"])
+    settings |= parameters
+    _extend(settings, "spark.executor.extraJavaOptions", list(AVRO_LIMITS), " ")
+    log4j = Path(__file__).with_name("log4j2.properties")
+    options = [
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        f'-Dderby.stream.error.file="{spark_log.with_name("derby.log")}"',
+        # In any other zone Delta checks the state of a small table with every commit.
+        "-Duser.timezone=UTC",
+        "-XX:-UsePerfData",
+        "-XX:-DontCompileHugeMethods",
+        *AVRO_LIMITS,
+        *java_options,
+    ]
+    if COLLECTOR.search(settings.get("spark.driver.extraJavaOptions", "")):
+        # Java refuses to start with two.
+        options = [option for option in options if not COLLECTOR.match(option)]
+    _extend(settings, "spark.driver.extraJavaOptions", options, " ")
+    _extend(settings, "spark.driver.extraClassPath", [str(jar) for jar in jars], os.pathsep)
+    return settings
+
+
+def _defaults(warehouse: Path | str) -> dict[str, str]:
+    """Settings of every session, which the profile can change."""
     cores = cpu_cores()
-    settings = {
+    return {
         "spark.app.name": "dbt",
         "spark.master": "local[*]",
         "spark.driver.memory": f"{driver_memory() // 1024**2}m",
@@ -109,39 +147,6 @@ def launch_settings(
         # it makes small ones, which Java compiles and does not interpret.
         "spark.sql.codegen.hugeMethodLimit": "8000",
     }
-    if metastore is not None:
-        settings |= {
-            "spark.hadoop.javax.jdo.option.ConnectionURL": f"{url(metastore)};create=true",
-            "spark.hadoop.hive.exec.scratchdir": str(metastore / "scratch"),
-        }
-    master = parameters.get("spark.master", "local")
-    if master.startswith("local"):
-        # A laptop's host name may not resolve; nobody else has to reach a local driver.
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        # Other users of the machine reach its ports. Spark makes up the secret by itself.
-        settings["spark.authenticate"] = "true"
-        is_elsewhere = parameters.get("spark.memory.offHeap.enabled", "false").lower() == "true"
-        if not is_elsewhere and not master.startswith("local-cluster"):
-            settings |= _page_size({**settings, **parameters}["spark.driver.memory"])
-    settings |= parameters
-    _extend(settings, "spark.executor.extraJavaOptions", list(AVRO_LIMITS), " ")
-    log4j = Path(__file__).with_name("log4j2.properties")
-    options = [
-        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-        f'-Dderby.stream.error.file="{spark_log.with_name("derby.log")}"',
-        # In any other zone Delta checks the state of a small table with every commit.
-        "-Duser.timezone=UTC",
-        "-XX:-UsePerfData",
-        "-XX:-DontCompileHugeMethods",
-        *AVRO_LIMITS,
-        *java_options,
-    ]
-    if COLLECTOR.search(settings.get("spark.driver.extraJavaOptions", "")):
-        # Java refuses to start with two.
-        options = [option for option in options if not COLLECTOR.match(option)]
-    _extend(settings, "spark.driver.extraJavaOptions", options, " ")
-    _extend(settings, "spark.driver.extraClassPath", [str(jar) for jar in jars], os.pathsep)
-    return settings
 
 
 def _page_size(memory: str) -> dict[str, str]:
