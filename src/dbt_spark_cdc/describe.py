@@ -128,11 +128,7 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
             "it to the columns if it means something there"
         )
     unfit = set(types) - set(fit)
-    for name in types:
-        if name in unfit:
-            renames = inline({"renames": {others[name]: name}})[1:-1] if name in others else ""
-            remedy = f"; declare it as {others[name]}, with {renames}" if renames else ""
-            notes.append(f"{name} is left out: {words.NO_COLUMN}{remedy}")
+    notes += _unfit_notes([name for name in types if name in unfit], others)
     notes += as_renamed(usable)
     if unfit & set(keys):
         listed = ", ".join(key for key in keys if key in unfit)
@@ -146,6 +142,14 @@ def _propose(sample: Sample, found: Recognised, table: str, system: str, routed:
     )
     is_open = declaration.get("sequence_by") == TODO or bool(unfit & set(keys))
     return Proposal(_config(sample, table, system, declaration, columns), notes, is_open)
+
+
+def _unfit_notes(unfit: Sequence[str], others: Mapping[str, str]) -> Iterator[str]:
+    """Says of each column that cannot be declared how to declare it under another name."""
+    for name in unfit:
+        renames = inline({"renames": {others[name]: name}})[1:-1] if name in others else ""
+        remedy = f"; declare it as {others[name]}, with {renames}" if renames else ""
+        yield f"{name} is left out: {words.NO_COLUMN}{remedy}"
 
 
 def usable_names(names: Collection[str]) -> dict[str, str]:

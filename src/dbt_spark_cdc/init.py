@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from dbt_spark_cdc import words
 from dbt_spark_cdc.describe import TODO
@@ -159,44 +160,25 @@ def _by_table(
 def _complete(
     table: NewTable, keys: Mapping[str, str], orders: Mapping[str, str], problems: list[Problem]
 ) -> NewTable:
+    """The table with the key and the order that the options name, without unfit columns."""
     config, notes = table.config, list(table.notes)
-    columns = []
-    for column in config.columns:
-        if words.can_be_column(column.name):
-            columns.append(column)
-        else:
-            notes.append(f"{column.name} is left out: {words.NO_COLUMN}")
+    columns = tuple(column for column in config.columns if words.can_be_column(column.name))
+    notes += [
+        f"{column.name} is left out: {words.NO_COLUMN}"
+        for column in config.columns
+        if not words.can_be_column(column.name)
+    ]
     names = tuple(column.name for column in columns)
     declaration = dict(config.declaration)
     order = orders.get(config.table, orders.get("", ""))
-    if order and (raw := _unknown_order(table, order)):
-        problems.append(
-            Problem(
-                "--sequence-by",
-                f"{order} is not a column of the raw table of {config.table}. Name one of its "
-                f"columns or an expression of them: --sequence-by {config.table}=EXPRESSION. "
-                f"The columns are {', '.join(raw)}.",
-                config.table,
-                raw,
-            )
-        )
+    if fault := _order_fault(table, order, names):
+        problems.append(fault)
     elif order:
         declaration["sequence_by"] = _typed_order(table, order)
         if declaration["sequence_by"] != config.declaration.get("sequence_by"):
             # The guess, which the tables do not have, is not what orders the events.
             notes = [note.replace(" orders the events and is left", " is left") for note in notes]
         notes = [note for note in notes if not note.startswith("order:")] + ["order: as asked for"]
-    if not order and declaration.get("sequence_by") == TODO:
-        problems.append(
-            Problem(
-                "--sequence-by",
-                f"nothing shows what orders the events of {config.table}. Name a position or time "
-                f"of the source: --sequence-by {config.table}=EXPRESSION. "
-                f"The columns are {', '.join(names)}.",
-                config.table,
-                names,
-            )
-        )
     named = keys.get(config.table, keys.get("", ""))
     if named:
         known = {name.lower(): name for name in _all_columns(table)}
@@ -204,42 +186,70 @@ def _complete(
         known |= {name.lower(): name for name in names}
         declaration["keys"] = [] if named.lower() == NO_KEY else _key_columns(named, known)
         notes = [note for note in notes if not note.startswith("keys:")] + ["keys: as asked for"]
-    wrong = [key for key in declaration["keys"] if key not in names]
-    if wrong or not (declaration["keys"] or named):
-        renamed = declaration.get("renames", {}).values()
-        unfit = [name for name in wrong if not words.can_be_column(name)] or [
-            name
-            for name in ([] if wrong else _all_columns(table))
-            if words.NOT_IN_COLUMN.search(name) and name not in renamed
-        ]
-        unknown = [name for name in wrong if name not in unfit]
-        said = f"no key of {config.table} can be found." if not wrong else ""
-        if unknown:
-            many = len(unknown) > 1
-            said = (
-                f"{', '.join(unknown)} {'are not columns' if many else 'is not a column'} of "
-                f"{config.table}."
-            )
-        if unfit:
-            many = len(unfit) > 1
-            one, several = "cannot be a column of the tables", "cannot be columns of the tables"
-            said = (
-                f"{said} {', '.join(unfit)} {several if many else one}: {words.NO_COLUMN}"
-                f"{'s' * many}. Rename {'them' if many else 'it'} in the events, or name another "
-                "key."
-            ).strip()
-        problems.append(
-            Problem(
-                "--key",
-                f"{said} Name its columns: --key {config.table}=COLUMN[,COLUMN], or "
-                f"{config.table}={NO_KEY} for rows that are only inserted. "
-                f"The columns are {', '.join(names)}.",
-                config.table,
-                names,
-            )
-        )
-    config = replace(config, columns=tuple(columns), declaration=declaration)
+    is_keyless = bool(named) and not declaration["keys"]
+    if not is_keyless and (fault := _key_fault(table, declaration, names)):
+        problems.append(fault)
+    config = replace(config, columns=columns, declaration=declaration)
     return replace(table, config=config, notes=tuple(notes))
+
+
+def _order_fault(table: NewTable, order: str, names: tuple[str, ...]) -> Problem | None:
+    """What is wrong with the order that was named; without one, with the one that was guessed."""
+    name = table.config.table
+    if order and (raw := _unknown_order(table, order)):
+        return Problem(
+            "--sequence-by",
+            f"{order} is not a column of the raw table of {name}. Name one of its "
+            f"columns or an expression of them: --sequence-by {name}=EXPRESSION. "
+            f"The columns are {', '.join(raw)}.",
+            name,
+            raw,
+        )
+    if not order and table.config.declaration.get("sequence_by") == TODO:
+        return Problem(
+            "--sequence-by",
+            f"nothing shows what orders the events of {name}. Name a position or time "
+            f"of the source: --sequence-by {name}=EXPRESSION. "
+            f"The columns are {', '.join(names)}.",
+            name,
+            names,
+        )
+    return None
+
+
+def _key_fault(
+    table: NewTable, declaration: Mapping[str, Any], names: tuple[str, ...]
+) -> Problem | None:
+    """What is wrong with a key that the tables need: it is missing, or they cannot have it."""
+    name, keys = table.config.table, declaration["keys"]
+    wrong = [key for key in keys if key not in names]
+    if keys and not wrong:
+        return None
+    renamed = declaration.get("renames", {}).values()
+    unfit = [key for key in wrong if not words.can_be_column(key)] or [
+        column
+        for column in ([] if wrong else _all_columns(table))
+        if words.NOT_IN_COLUMN.search(column) and column not in renamed
+    ]
+    unknown = [key for key in wrong if key not in unfit]
+    said = f"no key of {name} can be found." if not wrong else ""
+    if unknown:
+        are = "are not columns" if len(unknown) > 1 else "is not a column"
+        said = f"{', '.join(unknown)} {are} of {name}."
+    if unfit:
+        many = len(unfit) > 1
+        one, several = "cannot be a column of the tables", "cannot be columns of the tables"
+        said = (
+            f"{said} {', '.join(unfit)} {several if many else one}: {words.NO_COLUMN}"
+            f"{'s' * many}. Rename {'them' if many else 'it'} in the events, or name another "
+            "key."
+        ).strip()
+    text = (
+        f"{said} Name its columns: --key {name}=COLUMN[,COLUMN], or "
+        f"{name}={NO_KEY} for rows that are only inserted. "
+        f"The columns are {', '.join(names)}."
+    )
+    return Problem("--key", text, name, names)
 
 
 def _unknown_order(table: NewTable, order: str) -> tuple[str, ...]:
