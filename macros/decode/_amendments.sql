@@ -184,8 +184,8 @@ select
     {%- set found = run_query(asked).rows[0] -%}
     {%- if found[0] != found[1] -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ spec.relation ~ ": " ~ d.table ~ " has amendments that the staging model does not show, for it was built before them."
-            ~ " Nothing was written. Build it, too: dbt build --select +" ~ spec.node.name
+            "cdc: " ~ spec.relation ~ ": " ~ d.table ~ " has amendments that the staging model does not show, because it was built"
+            ~ " before them. Nothing was written. Build it, too: dbt build --select +" ~ spec.node.name
         ) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -58,7 +58,7 @@
                 ~ " Remove it, or materialize the model as `table`.") -%}
         {%- endif -%}
         {%- if cdc._text_around(reader.raw_code) -%}
-            {%- do problems.append("has SQL around `cdc.changelog`, which would hold for its first build only. Put it into a model"
+            {%- do problems.append("has SQL around `cdc.changelog`, which would apply to its first build only. Put it into a model"
                 ~ " that reads this one.") -%}
         {%- endif -%}
     {%- endif -%}

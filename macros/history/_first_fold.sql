@@ -79,7 +79,7 @@
 
 {#-
     The keys with anything but one full image. A truncate may carry a key, and comes first. Sorting the keys is cheaper than a
-    hash table of all of them, for a load is often in their order already.
+    hash table of all of them, since a load is often in their order already.
 -#}
 {% macro _folded_keys(spec, until) -%}
     {%- set keys = cdc._column_list(spec.key_columns) -%}

@@ -8,7 +8,7 @@
 
 
 {#-
-    Whether a history has tombstones to fold. The first build writes none, for it would have to decode everything twice; the
+    Whether a history has tombstones to fold. The first build writes none, since it would have to decode everything twice; the
     second run looks for those of all events before it, once, and its checkpoint tells the later ones. So does one after somebody
     dropped the table, or took rows out of it. A history that is rebuilt finds its tombstones again.
 -#}

@@ -151,7 +151,7 @@
 
 {#-
     A temporary view of files, or of anything else that a reader of Spark reads. CSV is read as RFC 4180 has it, and strictly: a
-    row with another number of fields stops the copy, for Spark would cut it or fill it up. An empty field is NULL, and a quoted
+    row with another number of fields stops the copy, since Spark would truncate or pad it. An empty field is NULL, and a quoted
     one is empty text: Spark takes both for NULL, unless its name for NULL is one that no field has.
 -#}
 {% macro _file_view(name, given) -%}

@@ -78,7 +78,7 @@
 {%- endmacro %}
 
 
-{#- What is wrong with a list of keys; it names them by their place, for messages end up in logs. -#}
+{#- What is wrong with a list of keys; it names them by their place, since messages end up in logs. -#}
 {% macro _key_list_problems(d, keys) -%}
     {%- set problems = [] -%}
     {%- if d.keyless -%}

@@ -10,8 +10,8 @@
 
 {% macro default__cdc_allow_return(table, keys, since, dry_run) -%}
     {%- do exceptions.raise_compiler_error(
-        "cdc: cdc_allow_return concerns keys that cdc_erase has erased, which takes a target of `type:"
-        ~ " sparkcdc`. Nothing was written."
+        "cdc: cdc_allow_return is for keys that cdc_erase has erased, which needs a target of `type: sparkcdc`. Nothing was"
+        ~ " written. Name such a target with --target."
     ) -%}
 {%- endmacro %}
 

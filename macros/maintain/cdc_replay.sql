@@ -15,8 +15,9 @@
     {%- set relation = cdc._relation_of(node) -%}
     {%- if d.key_changes -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ table ~ " reads events through the resolver, which does not go back. Resolve them again, which changes only the rows"
-            ~ " concerned: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1]) ~ ", then dbt build."
+            "cdc: " ~ table ~ " reads events through the resolver, which cannot be set back. Resolve them again, which changes only"
+            ~ " the rows concerned: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1])
+            ~ ", then dbt build."
         ) -%}
     {%- elif not d.arrival -%}
         {%- do log("cdc: " ~ table ~ " reads all of " ~ d.table ~ " in every run, because it declares no `arrival`: nothing"

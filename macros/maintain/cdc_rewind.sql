@@ -65,7 +65,7 @@
         {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " is built from its history. Name the history, "
             ~ cdc._node_above(node).name ~ ": both go back together.") -%}
     {%- elif d and d.key_changes -%}
-        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " reads events through the resolver, which does not go back."
+        {%- do exceptions.raise_compiler_error("cdc: " ~ node.name ~ " reads events through the resolver, which cannot be set back."
             ~ " Correct the raw events and resolve them again, which changes only the rows concerned: dbt build --full-refresh --select "
             ~ node.depends_on.nodes[0].split(".")[-1] ~ ", then dbt build.") -%}
     {%- endif -%}

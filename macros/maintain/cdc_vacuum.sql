@@ -11,8 +11,8 @@
 {% macro default__cdc_vacuum(table, retain_hours, dry_run) -%}
     {%- if retain_hours | int < 168 -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: cdc_vacuum with `retain_hours: " ~ retain_hours ~ "` could take files from under a reader, a build or a final table that has"
-            ~ " not read its history's changes yet. Keep 168 hours or more."
+            "cdc: cdc_vacuum with `retain_hours: " ~ retain_hours ~ "` could remove files that a reader, a build, or a final table"
+            ~ " that has not read its history's changes yet, still needs. Keep 168 hours or more."
         ) -%}
     {%- endif -%}
     {%- for relation in cdc._managed_tables(table) -%}

@@ -76,7 +76,7 @@
         {%- endif -%}
     {%- endif -%}
     {%- if cdc._text_around(node.raw_code) -%}
-        {%- do problems.append(at ~ "it has SQL around `cdc.current`, which would hold for its first build only. Put it into a"
+        {%- do problems.append(at ~ "it has SQL around `cdc.current`, which would apply to its first build only. Put it into a"
             ~ " model that reads this one.") -%}
     {%- endif -%}
     {%- if above and above.resource_type != "snapshot" -%}

@@ -213,8 +213,8 @@
     {%- endfor -%}
     {%- do exceptions.raise_compiler_error(
         "cdc: " ~ relation ~ " was changed by another program, and other nodes of this session keep resetting"
-        ~ " spark.databricks.delta.commitInfo.userMetadata, so that its log cannot say so. Nothing else was written. Build it alone:"
-        ~ " dbt build --threads 1 --select +" ~ relation.identifier
+        ~ " spark.databricks.delta.commitInfo.userMetadata, which keeps that from being noted in its log. Nothing else was"
+        ~ " written. Build it alone: dbt build --threads 1 --select +" ~ relation.identifier
     ) -%}
 {%- endmacro %}
 

@@ -177,7 +177,7 @@
     {%- if highest is not none and highest < last -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ spec.relation ~ " has read " ~ d.table ~ " up to `" ~ d.arrival ~ "` " ~ last
-            ~ ", and the highest in " ~ d.relation ~ " is " ~ highest ~ ": it would read no event again."
+            ~ ", and the highest in " ~ d.relation ~ " is " ~ highest ~ ": it would never read an event again."
             ~ " Nothing was written. If the sequence started over, or a row had a number that was too high, set the table"
             ~ " back to what it has not read: dbt run-operation cdc_replay --args '{table: "
             ~ spec.node.name ~ ("" if d.history else ", since: <the first one to read>") ~ "}'"

@@ -465,7 +465,11 @@ def watch(
     loop = watching.Watch(project, pace, watching.printed(as_json), stopped.wait)
     # Asked to stop while Spark started: there is no build yet that could be let finish.
     if not stopped.is_set() and not loop.run():
-        _stop(f"{most_failures} builds failed in a row. More is in logs/dbt.log.", 1)
+        _stop(
+            f"{most_failures} builds failed in a row. Find the cause in logs/dbt.log, fix it, and "
+            "start the command again.",
+            1,
+        )
 
 
 def _layout(project: Path) -> Layout:

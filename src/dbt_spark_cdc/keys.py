@@ -220,8 +220,8 @@ def _refuse_lower_arrivals(events: DataFrame, read_to: int) -> None:
     if highest is not None and highest < read_to:
         raise ValueError(
             f"The resolver's table has read up to arrival {read_to}, and the highest of the events"
-            f" is {highest}: it would read no event again. Resolve all events again: dbt build"
-            " --full-refresh --select <this model>, then dbt build."
+            f" is {highest}: it would never read an event again. Resolve all events again: dbt"
+            " build --full-refresh --select <this model>, then dbt build."
         )
 
 

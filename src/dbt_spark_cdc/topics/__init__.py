@@ -126,7 +126,7 @@ def _lost(dbt: Any, losses: Sequence[Loss]) -> str:
     shown = "".join(f"\n  - {loss.problem}" for loss in losses)
     words = ", ".join(json.dumps(loss.accepted_as) for loss in losses)
     return (
-        f"{dbt.this} has landed nothing, for messages are gone:{shown}\n"
+        f"{dbt.this} has landed nothing, because messages are gone:{shown}\n"
         "If they still exist elsewhere, restore them first. To go on without them, from the"
         " earliest message that the topic has, add to the model's configuration:"
         f"\n  accepted_losses: [{words}]"
