@@ -41,7 +41,7 @@
     {%- if d.traits -%}
         {%- if cdc._has_event_time(d) and not b.get("time") -%}
             {%- do problems.append(at
-                ~ ": no `time`. Events of this table have a time; say that of the snapshot as an SQL expression, such as"
+                ~ ": no `time`. Events of this table have a time; give the snapshot's as an SQL expression, such as"
                 ~ " `timestamp '2026-01-31 12:00:00Z'`.") -%}
         {%- elif b.get("time") and not cdc._has_event_time(d) -%}
             {%- do problems.append(at ~ ": `time`, and events of this table have none. Remove it, or declare `event_time`.") -%}

@@ -52,7 +52,7 @@
         {%- do problems.append(at ~ "`batch_order` needs `arrival`. Declare it too, often as the same expression.") -%}
     {%- endif -%}
     {%- if d.arrival_overlap is not integer or d.arrival_overlap < 0 -%}
-        {%- do problems.append(at ~ "`arrival_overlap` is `" ~ d.arrival_overlap ~ "`. It is a whole number, in the unit of"
+        {%- do problems.append(at ~ "`arrival_overlap` is `" ~ d.arrival_overlap ~ "`. Write a whole number, in the unit of"
             ~ " `arrival`.") -%}
     {%- elif d.arrival_overlap and (not d.arrival or d.batch_order or d.key_changes) -%}
         {%- do problems.append(at ~ "`arrival_overlap` needs `arrival`, and cannot be combined with `batch_order` or `key_changes`."
@@ -63,16 +63,16 @@
     {%- endif -%}
     {%- if d.partition_by is not mapping -%}
         {%- do problems.append(at ~ "`partition_by` is `" ~ d.partition_by ~ "`."
-            ~ " Write `{<new column>: <expression>}`; a column that is there is named in the final model's own `partition_by`.") -%}
+            ~ " Write `{<new column>: <expression>}`; name an existing column in the final model's own `partition_by`.") -%}
     {%- else -%}
         {%- for name in d.partition_by if name in names or cdc._is_reserved(name) -%}
-            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that exists already."
+            {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that already exists."
                 ~ " Choose another name.") -%}
         {%- endfor -%}
     {%- endif -%}
     {%- do problems.extend(cdc._key_change_problems(d, at)) -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}
-        {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. It is `quarantine` (default) or `fail`.") -%}
+        {%- do problems.append(at ~ "`on_bad_event` is `" ~ d.on_bad_event ~ "`. Write `quarantine` (default) or `fail`.") -%}
     {%- endif -%}
     {{ return(problems) }}
 {%- endmacro %}

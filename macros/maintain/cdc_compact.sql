@@ -14,7 +14,8 @@
 {% macro default__cdc_compact(table, keep_versions, older_than_days, dry_run) -%}
     {%- if keep_versions is none and older_than_days is none -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: cdc_compact needs `keep_versions`, `older_than_days` or both: the versions that are dropped are beyond both."
+            "cdc: cdc_compact needs `keep_versions`, `older_than_days` or both. With both, a version is dropped if it is beyond"
+            ~ " both."
         ) -%}
     {%- endif -%}
     {%- for node in cdc._managed_nodes(table) if node.resource_type == "snapshot" or table is not none -%}

@@ -60,7 +60,7 @@
             {{ return("") }}
         {%- endif -%}
         {%- do exceptions.raise_compiler_error("cdc: no row of " ~ subject.named.name ~ " meets the condition. Nothing was written."
-            ~ " A key that was erased before stays erased, and has no rows. Name it by `keys` to list one that has none.") -%}
+            ~ " A key that was erased before stays erased, and has no rows. To list a key that has none, name it with `keys`.") -%}
     {%- endif -%}
     {%- set landed = cdc._landed_lines(subject.declaration, raw[0].rows) if subject.declaration.landed else none -%}
     {%- do cdc._report_erasure(subject, erased, raw, dry_run, landed) -%}

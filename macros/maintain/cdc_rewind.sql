@@ -27,7 +27,7 @@
     {%- set first = commits | selectattr("run", "equalto", run) | map(attribute="version") | min -%}
     {%- if first == commits | map(attribute="version") | min and not commits[-1].is_first -%}
         {%- do exceptions.raise_compiler_error("cdc: the run " ~ run ~ " made the oldest snapshot of " ~ node.name ~ " that has not"
-            ~ " expired, so that there is nothing to go back to. Nothing was written. Rewind a later run.") -%}
+            ~ " expired, so there is nothing to go back to. Nothing was written. Rewind a later run.") -%}
     {%- endif -%}
     {%- if first == commits | map(attribute="version") | min -%}
         {%- do exceptions.raise_compiler_error("cdc: the run " ~ run ~ " built " ~ node.name ~ ", and there is nothing before it."

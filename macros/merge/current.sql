@@ -29,9 +29,9 @@
     {%- set problems = cdc._final_problems(node, above) -%}
     {%- set deferred = cdc._deferred_node(history) if above is none else none -%}
     {%- if deferred -%}
-        {%- do problems.append(node.name ~ ": `--defer` has it read " ~ history ~ ". A final table follows the " ~ deferred.resource_type
-            ~ " that is built with it, in its own schema. Build that too: `--select +" ~ node.name ~ "`. Or clone it from there first:"
-            ~ " `dbt clone --select " ~ deferred.name ~ "`, with the same --state.") -%}
+        {%- do problems.append(node.name ~ ": `--defer` makes it read " ~ history ~ ". A final table follows the "
+            ~ deferred.resource_type ~ " that is built with it, in its own schema. Build that too: `--select +" ~ node.name
+            ~ "`. Or clone it from there first: `dbt clone --select " ~ deferred.name ~ "`, with the same --state.") -%}
     {%- elif above is none -%}
         {%- do problems.append(node.name ~ ": it reads " ~ history ~ ", which no model or snapshot of this project builds. Write"
             ~ " `cdc.current(ref(..))`.") -%}

@@ -100,7 +100,7 @@
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ relation ~ " has format version " ~ known["format-version"] ~ " of Iceberg, and " ~ node.name
             ~ (" declares `format_version: " ~ declared["format-version"] ~ "`" if node.config.get("format_version")
-            else " declares none, which means 2") ~ ". No table goes back to an older one."
+            else " declares none, which means 2") ~ ". A table cannot go back to an older version."
             ~ " Nothing was written. Declare `format_version: "
             ~ known["format-version"] ~ "`, or drop the table and build it again."
         ) -%}
@@ -123,12 +123,12 @@
     {%- set mode = node.config.get("write_mode") -%}
     {%- set version = node.config.get("format_version") -%}
     {%- if mode is not none and (mode not in ["copy-on-write", "merge-on-read"] or format not in ["delta", "iceberg"]) -%}
-        {%- do problems.append(at ~ "write_mode: " ~ mode ~ "`" ~ (". It is `copy-on-write` or `merge-on-read`."
+        {%- do problems.append(at ~ "write_mode: " ~ mode ~ "`" ~ (". Write `copy-on-write` or `merge-on-read`."
             if format in ["delta", "iceberg"]
             else " and `file_format: " ~ format ~ "`, whose files are always written again. Remove it.")) -%}
     {%- endif -%}
     {%- if version is not none and (format != "iceberg" or version | string not in ["2", "3"]) -%}
-        {%- do problems.append(at ~ "format_version: " ~ version ~ "`" ~ (". It is 2 or 3." if format == "iceberg"
+        {%- do problems.append(at ~ "format_version: " ~ version ~ "`" ~ (". Write 2 or 3." if format == "iceberg"
             else " and `file_format: " ~ format ~ "`. It is an option of Iceberg. Remove it.")) -%}
     {%- endif -%}
     {#- What is not materialized as a table has no format. -#}
@@ -173,7 +173,8 @@
     {%- if format != cdc._file_format(node) -%}
         {%- set is_history = node.resource_type == "snapshot" -%}
         {%- do exceptions.raise_compiler_error(
-            "cdc: " ~ target ~ " is " ~ {"delta": "a Delta table", "iceberg": "an Iceberg table", "parquet": "no Delta table"}[format]
+            "cdc: " ~ target ~ " is "
+            ~ {"delta": "a Delta table", "iceberg": "an Iceberg table", "parquet": "not a Delta table"}[format]
             ~ ", and its " ~ ("snapshot" if is_history else "model") ~ " has `file_format: " ~ cdc._file_format(node)
             ~ "`. Nothing was written. " ~ ("Drop the table, and build it in the new format from the raw events: dbt build --select "
             if is_history else "Build the table in the new format from its history: dbt build --full-refresh --select ") ~ node.name

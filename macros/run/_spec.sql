@@ -141,8 +141,8 @@
         if column.name | lower not in there -%}
         {%- do missing.append(column.name) -%}
         {%- do problems.append(node.name ~ ": its relation has no column `" ~ column.name ~ "`, which " ~ declaration.table
-            ~ " declares. It was built of an older declaration, and values of that column would be missed. Build it again first, as"
-            ~ " `dbt build --select +" ~ node.name ~ "` does.") -%}
+            ~ " declares. It was built from an older declaration, and values of that column would be missed. Build it again first,"
+            ~ " as `dbt build --select +" ~ node.name ~ "` does.") -%}
     {%- endfor -%}
     {%- for name in ["_op", "_seq", "_event_id", "_unset"] if name not in types -%}
         {%- do problems.append(node.name ~ ": its relation has no column `" ~ name

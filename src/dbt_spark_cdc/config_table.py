@@ -335,7 +335,7 @@ class _Row:
         if text in _TRUE | _FALSE:
             return text in _TRUE
         if text:
-            self._say(f"`{cell}` is `{text}`. It is true or false.")
+            self._say(f"`{cell}` is `{text}`. Write true or false.")
         return default
 
     def _format(self) -> str:
@@ -493,7 +493,7 @@ class _Row:
     def _on_bad_event(self) -> dict[str, Any]:
         text = self.cells["on_bad_event"].lower()
         if text and text not in words.ON_BAD_EVENT:
-            self._say(f"`on_bad_event` is `{text}`. It is {' or '.join(words.ON_BAD_EVENT)}.")
+            self._say(f"`on_bad_event` is `{text}`. Write {' or '.join(words.ON_BAD_EVENT)}.")
         return {"on_bad_event": text} if text else {}
 
     def _further_options(self, declared: Mapping[str, Any]) -> dict[str, Any]:

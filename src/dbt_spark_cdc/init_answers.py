@@ -182,7 +182,7 @@ def _wrong_options(answers: Answers) -> Iterator[Problem]:
         yield Problem(
             "--warehouse",
             f"{answers.warehouse} is an address. Start with a folder, and put the address into "
-            "profiles.yml then, as `warehouse`, with a folder for `metastore` beside it, and with "
+            "profiles.yml later, as `warehouse`, with a folder for `metastore` beside it, and with "
             "Hadoop's connector of the store in `spark.jars.packages` of `server_side_parameters`.",
         )
     if "'" in answers.warehouse or '"' in answers.warehouse:

@@ -313,7 +313,7 @@ class TestDbtFeatures:
         # A history may read the staging view of production; a final table has its own history.
         failed = self.failed("build", "--select", "items_final", *dev, *deferred)
         message = " ".join(failed["items_final"].split())
-        assert f"`--defer` has it read {dbt_project.test_schema}.items_history" in message
+        assert f"`--defer` makes it read {dbt_project.test_schema}.items_history" in message
         assert "dbt clone --select items_history" in message
         assert not rows(dbt_project, "show tables in {s}_dev like 'items_final'")
 

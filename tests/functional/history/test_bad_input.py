@@ -136,7 +136,7 @@ class TestBadInput:
             "column `is open` has a character that Delta does not allow in names",
             "key column `nr` is not among the declared columns (id, state, _seq, is open, a`b).",
             "column `a`b` has a character that Delta does not allow in names",
-            "`on_bad_event` is `drop`. It is `quarantine` (default) or `fail`.",
+            "`on_bad_event` is `drop`. Write `quarantine` (default) or `fail`.",
         ):
             assert f"app.orders (models/sources.yml): {message}" in str(refusal.value)
         assert project.run_sql(commits, fetch="all") == before

@@ -214,7 +214,7 @@ class TestPlainParquet:
             "by_region": ({"strategy": "merge"}, "nothing can be merged into plain Parquet files"),
             "by_area": (
                 {"format": "delta"},
-                "is no Delta table, and its model has `file_format: delta`",
+                "is not a Delta table, and its model has `file_format: delta`",
             ),
             "whole": (
                 {"read": "stg_changes"},
