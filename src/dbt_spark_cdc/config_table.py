@@ -350,7 +350,7 @@ class _Row:
         columns = list(listed)
         if self.cells["columns"]:
             if columns:
-                self._say("columns stand in the row and in the file of columns. Keep one place.")
+                self._say("columns are in the row and in the file of columns. Keep one of the two.")
             columns = [
                 Column(*[*part.split(maxsplit=1), ""][:2])
                 for part in words.split_top_level(self.cells["columns"])

@@ -443,7 +443,7 @@ def _positions(
     beside = [name for name in sample.beside if _ORDER_NAME.fullmatch(name)]
     if declaration.get("landed"):
         options["sequence_by"] = ["_batch", "_file", "_row"]
-        notes.append("order: as the lines stand in the files: the events carry no position")
+        notes.append("order: that of the lines in the files, as the events carry no position")
     elif beside:
         options["sequence_by"] = words.quoted_if_needed(beside[0])
         notes.append(f"order: {beside[0]}, a guess from its name: the events carry no position")

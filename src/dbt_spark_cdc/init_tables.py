@@ -92,7 +92,7 @@ def _from_events(
     if not answers.raw_table and size > MOST_BYTES:
         raise Unreadable(
             f"{path} holds {size / 1024**3:.1f} GiB, which would be copied into {LANDING}/. Name a "
-            f"part of it now, and set CDC_LANDING to the whole folder when the project stands."
+            f"part of it now, and set CDC_LANDING to the whole folder once the project works."
         )
     faults = []
     for name, files in topics.items():
@@ -271,7 +271,7 @@ def _of_sample(
     as_text = sample.kind == "json" and not found.operation and found.format in AS_TEXT
     if as_text and not answers.raw_table and not sample.by_line:
         raise Unreadable(
-            f"the events of {sample.name} do not stand on a line each, as landing needs them. "
+            f"the events of {sample.name} are not on one line each, as landing needs them. "
             "Rewrite the file: jq -c . FILE, or jq -c '.[]' FILE for an array."
         )
     names = tables_of(found.changes)

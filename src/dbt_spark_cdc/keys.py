@@ -209,9 +209,10 @@ def _refuse_known_positions(new: DataFrame, known: DataFrame, keys: list[str]) -
     again = new.where("_op <> 'T'").join(there, same, "left_semi").count()
     if again:
         raise ValueError(
-            f"{again} events stand at a position of their key that the resolver's table knows, and"
-            f" it has no column {', '.join(added)}: they may be the same ones, read again. Resolve"
-            " all events again: dbt build --full-refresh --select <this model>, then dbt build."
+            f"{again} events have a position of their key that the resolver's table already has,"
+            f" and it has no column {', '.join(added)}: they may be the same ones, read again."
+            " Resolve all events again: dbt build --full-refresh --select <this model>, then dbt"
+            " build."
         )
 
 

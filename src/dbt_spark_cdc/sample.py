@@ -270,7 +270,7 @@ def _json(file: Path, text: str, limit: int) -> Sample:
         )
     by_line = len(lines) == len(records) and text.lstrip()[0] != "["
     if not by_line:
-        notes.append("the events do not stand on a line each, as a raw table of lines needs them")
+        notes.append("the events are not on one line each, as a raw table of lines needs them")
     return Sample(file.name, "json", records, notes=notes, by_line=by_line)
 
 

@@ -343,8 +343,8 @@ class Session:
         seen = [(self._decoded(one), self._decoded(other)) for one, other in self.folders]
         if problems := server.check_folders(self.options, [*seen, (names[0], names[1])]):
             raise Misconfigured(
-                f"A table came up that cannot be landed: {' '.join(problems)} Nothing is lost: its "
-                "changes wait in the slot."
+                f"A new table cannot be landed: {' '.join(problems)} Nothing is lost: its changes "
+                "wait in the slot."
             )
         return self.options.folder(*names)
 

@@ -686,7 +686,7 @@ def test_json_is_read_in_every_layout(tmp_path, layout):
     if layout == "marked":
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert declared(path)["columns"] == COLUMNS
-    ill = "do not stand on a line each" in run(path)
+    ill = "are not on one line each" in run(path)
     assert ill == (layout in ("array", "pretty", "joined"))
 
 

@@ -741,7 +741,7 @@ def write(path: Path, text: str) -> str:
         (["--events", "plain.csv"], ["no change format fits plain", "cdc describe"]),
         (["--events", "words.txt"], ["neither Parquet, JSON nor CSV"]),
         (["--events", "half.jsonl"], ["only 67% of the 3 records of half are wal2json_v2"]),
-        (["--events", "array.json"], ["do not stand on a line each", "jq -c"]),
+        (["--events", "array.json"], ["are not on one line each", "jq -c"]),
         (["--events", "wal.jsonl", "--format", "canal"], ["is wal2json_v2", "--format says canal"]),
         (["--events", "wal.jsonl", "--format", "x"], ["--format: unknown format `x`. The formats"]),
         (["--events", "keyless.csv"], ["--key: no key of keyless can be found", "keyless=none"]),

@@ -54,9 +54,9 @@ def create_if_missing(
             time.sleep(LOOK_SECONDS)
         if _holds_rows(session, location[1]):
             raise TableIsUnknown(
-                f"cdc: the catalog knows no table {table}, but its folder holds one with rows:"
-                f" {location[1]}. Make it known again with `create table {table} using delta"
-                f" location '<a folder that it was moved to>'`, or remove the folder."
+                f"cdc: the catalog has no table {table}, but its folder holds one with rows:"
+                f" {location[1]}. Move the folder and register it with `create table {table} using"
+                f" delta location '<the new folder>'`, or remove it."
             ) from error
         execute(f"create or replace table {rest}")
 

@@ -194,7 +194,9 @@ def forget_past(spark: Any, name: str, checkpoint: str) -> int:
         # Manifests keep the bounds of files that are gone until they are written again.
         table.rewriteManifests().clusterBy(_constant(spark, "all")).commit()
     if not iceberg_writes.commit_checkpoint(spark, name, checkpoint, None, merges=True):
-        raise DbtRuntimeError(f"cdc: {name} is written by somebody else. Run cdc_erase again.")
+        raise DbtRuntimeError(
+            f"cdc: another program is writing {name}. Run cdc_erase again when it is done."
+        )
     table = iceberg.load(spark, name)
     head = table.currentSnapshot().snapshotId()
     actions = getattr(spark._jvm, "org.apache.iceberg.spark.actions.SparkActions")
