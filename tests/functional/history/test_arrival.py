@@ -113,7 +113,7 @@ class TestFolderOfFiles:
     def test_an_overlap_that_is_no_number(self, project: Any, overlap: object) -> None:
         write_file(SOURCES.format(overlap=overlap), "models", "sources.yml")
         with pytest.raises(
-            DbtRuntimeError, match=f"`arrival_overlap` is `{overlap}`. It is a whole"
+            DbtRuntimeError, match=f"`arrival_overlap` is `{overlap}`. Write a whole"
         ):
             run_dbt(["compile"])
 
