@@ -67,15 +67,27 @@ class Format(NamedTuple):
     times: tuple[tuple[str, str], ...] = ()
 
     def changes(self, record: Any) -> list[Change]:
-        """The changes in a record."""
+        """The changes in a record.
+
+        Args:
+            record: A record of the sample.
+        """
         return _read(self.reader, record) or []
 
     def has_order(self, record: Any) -> bool:
-        """Whether a record carries its position."""
+        """Whether a record carries its position.
+
+        Args:
+            record: A record of the sample.
+        """
         return any(all(_at(record, path) is not None for path in way) for way in self.order)
 
     def has_time(self, record: Any) -> bool:
-        """Whether a record carries the time of its commit; where the format has none, it does."""
+        """Whether a record carries the time of its commit; where the format has none, it does.
+
+        Args:
+            record: A record of the sample.
+        """
         return not self.time or any(_at(record, path) is not None for path in self.time)
 
     def stand_in(self, records: Sequence[Any], payload: str) -> list[str]:

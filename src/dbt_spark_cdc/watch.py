@@ -59,7 +59,11 @@ class Project(Protocol):
         """
 
     def build(self, selectors: Sequence[str]) -> Outcome:
-        """Builds what the selectors name; everything where there is none."""
+        """Builds what the selectors name; everything where there is none.
+
+        Args:
+            selectors: Selectors of dbt.
+        """
 
 
 @dataclass(frozen=True)
@@ -220,7 +224,11 @@ class DbtProject:
         return found
 
     def build(self, selectors: Sequence[str]) -> Outcome:
-        """Builds what reads some source tables; everything where none is named."""
+        """Builds what reads some source tables; everything where none is named.
+
+        Args:
+            selectors: The source tables, as `inputs` names them; or selectors of dbt.
+        """
         wanted = [f"{self.selectors.get(name, name)}+" for name in selectors]
         if wanted and self.select:
             wanted = [f"{name},{kept}" for name in wanted for kept in self.select]

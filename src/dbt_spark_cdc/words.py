@@ -150,7 +150,11 @@ def quoted_if_needed(name: str) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name can stand in file names, model names and SQL as it is."""
+    """Whether a name can stand in file names, model names and SQL as it is.
+
+    Args:
+        name: The name.
+    """
     return IDENTIFIER.fullmatch(name) is not None
 
 
@@ -164,13 +168,21 @@ def can_be_column(name: str) -> bool:
 
 
 def is_reserved(column: str) -> bool:
-    """Whether a column has a name that the package uses itself."""
+    """Whether a column has a name that the package uses itself.
+
+    Args:
+        column: Its name.
+    """
     lowered = column.lower()
     return lowered in _RESERVED or lowered.startswith(("_old_", "_cdc_", "__cdc_"))
 
 
 def is_type(text: str) -> bool:
-    """Whether a text names a Spark SQL type that a declared column can have."""
+    """Whether a text names a Spark SQL type that a declared column can have.
+
+    Args:
+        text: The text.
+    """
     return _TYPE.fullmatch(text.strip()) is not None
 
 

@@ -147,7 +147,11 @@ def postgres(
 
 
 def status_line(status: dict[str, Any]) -> str:
-    """Returns the numbers of a report as one line for people."""
+    """Returns the numbers of a report as one line for people.
+
+    Args:
+        status: The numbers, as `--json` prints them.
+    """
     lag = status["lag_seconds"]
     parts = [
         f"{status['changes']:,} changes in {status['batches']:,} batches",

@@ -62,6 +62,9 @@ class State:
     def from_json(cls, text: str) -> State:
         """Reads the text of the file.
 
+        Args:
+            text: What the file holds.
+
         Raises:
             ValueError: It is not what `to_json` writes.
         """
@@ -136,7 +139,11 @@ class CaptureFolder:
             ) from exc
 
     def save(self, state: State) -> None:
-        """Replaces the state; it is on the disk when this returns."""
+        """Replaces the state; it is on the disk when this returns.
+
+        Args:
+            state: How far the files reach.
+        """
         write_whole(self.path / OWN / "state.json", state.to_json(), durable=True)
 
     def recover(self) -> tuple[State | None, list[str]]:
@@ -158,6 +165,9 @@ class CaptureFolder:
     def publish(self, state: State) -> list[str]:
         """Gives the files of the newest batch their names.
 
+        Args:
+            state: What `save` has written; it names the files.
+
         Returns:
             The names for which there is neither a file nor a hidden one.
         """
@@ -174,7 +184,12 @@ class CaptureFolder:
         return gone
 
     def write_json(self, name: str, told: Mapping[str, Any]) -> None:
-        """Replaces a file of the capture's own folder."""
+        """Replaces a file of the capture's own folder.
+
+        Args:
+            name: Name of the file.
+            told: What it is to hold.
+        """
         write_whole(self.path / OWN / name, json.dumps(told) + "\n")
 
 

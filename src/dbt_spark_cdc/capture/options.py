@@ -31,7 +31,12 @@ class Wanted:
         return f"{_escaped(self.schema)}.{table}"
 
     def covers(self, schema: str, table: str) -> bool:
-        """Tells whether a table is meant."""
+        """Tells whether a table is meant.
+
+        Args:
+            schema: Schema of the table.
+            table: Its name.
+        """
         return self.schema == schema and self.table in (ALL, table)
 
     def __str__(self) -> str:
@@ -76,11 +81,20 @@ class Options:
     retry_seconds: float = 300.0
 
     def wants(self, schema: str, table: str) -> bool:
-        """Tells whether a table is captured."""
+        """Tells whether a table is captured.
+
+        Args:
+            schema: Schema of the table.
+            table: Its name.
+        """
         return any(wanted.covers(schema, table) for wanted in self.tables)
 
     def folder(self, schema: str, table: str) -> str:
         """Returns the folder of a table.
+
+        Args:
+            schema: Schema of the table.
+            table: Its name.
 
         Raises:
             ValueError: No folder can have the name, or the landing model would ignore it.
@@ -114,6 +128,14 @@ def check(
 ) -> list[str]:
     """Checks what can be checked without a server.
 
+    Args:
+        slot: Name of the slot.
+        tables: Tables to capture, as they were named.
+        insert_only: Those whose rows are only inserted.
+        folder_name: Pattern for the folders of tables.
+        snapshot: Whether the slot begins with a snapshot.
+        create_slot: Whether to create the slot.
+
     Returns:
         Everything that is wrong, each with its option and remedy.
     """
@@ -144,7 +166,11 @@ def check(
 
 
 def parse_table(text: str) -> Wanted | None:
-    """Reads `SCHEMA.TABLE` or `SCHEMA.*`; None where it is neither."""
+    """Reads `SCHEMA.TABLE` or `SCHEMA.*`; None where it is neither.
+
+    Args:
+        text: What was named.
+    """
     found = _TABLE.fullmatch(text)
     if not found or found[1] == ALL:
         return None

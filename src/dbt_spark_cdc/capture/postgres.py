@@ -419,7 +419,11 @@ class Session:
 
 
 def plugin_options(options: Options) -> dict[str, str]:
-    """Returns the options of wal2json."""
+    """Returns the options of wal2json.
+
+    Args:
+        options: The command's.
+    """
     return {
         "format-version": "2",
         "include-lsn": "true",
@@ -433,7 +437,12 @@ def plugin_options(options: Options) -> dict[str, str]:
 
 
 def warn_of_open_connection(connection: psycopg.Connection, tell: Tell) -> None:
-    """Says so where the connection to another machine can be read or redirected on the way."""
+    """Says so where the connection to another machine can be read or redirected on the way.
+
+    Args:
+        connection: A connection to the database.
+        tell: Prints a line.
+    """
     status = connection.info.get_parameters()
     host = connection.info.hostaddr or connection.info.host
     if host in server.LOCAL or host.startswith(("/", "@")):

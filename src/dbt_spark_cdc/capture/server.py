@@ -142,6 +142,10 @@ def settings(dsn: str, slot: str, environment: dict[str, str]) -> dict[str, Any]
 def connect(arguments: dict[str, Any], **more: str) -> psycopg.Connection:
     """Connects to the database.
 
+    Args:
+        arguments: What `settings` returns.
+        more: Further arguments of `psycopg.connect`.
+
     Raises:
         Misconfigured: The server refuses the connection.
         Unavailable: It cannot be reached.
@@ -220,7 +224,12 @@ def meaning(sqlstate: str | None, text: str, slot: str) -> CaptureProblem:
 
 
 def lost(slot: str, why: str) -> str:
-    """Returns the message for a slot whose changes are gone."""
+    """Returns the message for a slot whose changes are gone.
+
+    Args:
+        slot: Name of the slot.
+        why: What has happened, as a sentence.
+    """
     return (
         f"The slot {slot} cannot give the next changes: {why} What is in the folder is whole up to "
         "its position. Begin again with another folder, a new slot and --snapshot; the tables take "
@@ -230,7 +239,12 @@ def lost(slot: str, why: str) -> str:
 
 
 def read_slot(connection: psycopg.Connection, name: str) -> Slot | None:
-    """Returns the slot of a name, or None."""
+    """Returns the slot of a name, or None.
+
+    Args:
+        connection: A connection to the database.
+        name: Name of the slot.
+    """
     row = connection.execute(
         """
         select plugin::text, database::text, wal_status,
@@ -245,7 +259,11 @@ def read_slot(connection: psycopg.Connection, name: str) -> Slot | None:
 
 
 def server_position(connection: psycopg.Connection) -> int:
-    """Returns how far the server's log is on its disk."""
+    """Returns how far the server's log is on its disk.
+
+    Args:
+        connection: A connection to the database.
+    """
     row = connection.execute(
         "select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() "
         "else pg_current_wal_flush_lsn() end::text"

@@ -32,6 +32,9 @@ def time_before(connection: psycopg.Connection) -> str:
 
     A transaction that commits after the slot's position commits later than this: making the slot
     waits for all transactions that ran when it began.
+
+    Args:
+        connection: A connection to the database.
     """
     row = connection.execute("select clock_timestamp()::text").fetchone()
     assert row
@@ -39,7 +42,12 @@ def time_before(connection: psycopg.Connection) -> str:
 
 
 def begin(connection: psycopg.Connection, snapshot: str) -> None:
-    """Sees the database as the slot's snapshot does, until the connection ends."""
+    """Sees the database as the slot's snapshot does, until the connection ends.
+
+    Args:
+        connection: A connection to the database, in no transaction.
+        snapshot: Name of the snapshot that the slot has exported.
+    """
     connection.execute("begin isolation level repeatable read read only")
     connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
 
@@ -122,7 +130,11 @@ def _text(value: str) -> str:
 
 
 def tables_without_rights(tables: Sequence[Table]) -> list[str]:
-    """Returns what the role lacks to read the tables."""
+    """Returns what the role lacks to read the tables.
+
+    Args:
+        tables: The tables.
+    """
     return [
         f"A snapshot reads {table}: let its owner run: grant usage on schema {table.schema} and "
         f"grant select on {table} to the role."

@@ -69,10 +69,18 @@ class Folder(Protocol):
         """Lists the files of all tables."""
 
     def checksum(self, file: File) -> str:
-        """Returns the SHA-256 of a file's content."""
+        """Returns the SHA-256 of a file's content.
+
+        Args:
+            file: A file of the folder.
+        """
 
     def lines(self, files: Sequence[File]) -> DataFrame:
-        """Reads files into rows of LINES."""
+        """Reads files into rows of LINES.
+
+        Args:
+            files: Files of the folder.
+        """
 
 
 def open_folder(session: Any, folder: str) -> Folder:
@@ -135,11 +143,19 @@ class LocalFolder:
         return found
 
     def checksum(self, file: File) -> str:
-        """Returns the SHA-256 of a file's content."""
+        """Returns the SHA-256 of a file's content.
+
+        Args:
+            file: A file of the folder.
+        """
         return hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
 
     def lines(self, files: Sequence[File]) -> DataFrame:
-        """Reads files into rows of LINES."""
+        """Reads files into rows of LINES.
+
+        Args:
+            files: Files of the folder.
+        """
         rows = _read_here(files) if is_little(files) else None
         if rows is not None:
             return self.session.createDataFrame(rows, LINES).coalesce(1)
@@ -178,14 +194,22 @@ class SparkFolder:
         return [file for name, file in found.items() if all(map(is_visible, name.split("/")))]
 
     def checksum(self, file: File) -> str:
-        """Returns the SHA-256 of a file's content."""
+        """Returns the SHA-256 of a file's content.
+
+        Args:
+            file: A file of the folder.
+        """
         if not file.size:
             return hashlib.sha256(b"").hexdigest()
         content = self._files().where(_is_one_of([file]))
         return str(content.select(F.sha2("content", 256)).toArrow()[0][0].as_py())
 
     def lines(self, files: Sequence[File]) -> DataFrame:
-        """Reads files into rows of LINES."""
+        """Reads files into rows of LINES.
+
+        Args:
+            files: Files of the folder.
+        """
         content = self._files().where(_is_one_of(files))
         return content.selectExpr(
             "_metadata.file_path as path", "unix_millis(modificationTime) as modified", "content"

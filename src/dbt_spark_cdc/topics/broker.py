@@ -59,7 +59,11 @@ class Broker:
         self.admin = self._asked(lambda: create(properties))
 
     def topics(self, settings: Settings) -> dict[str, Topic]:
-        """Returns the topics that the broker has and that are wanted."""
+        """Returns the topics that the broker has and that are wanted.
+
+        Args:
+            settings: The configuration of the landing model.
+        """
         names = [n for n in self._got(self.admin.listTopics().names()) if settings.wants(n)]
         if not names:
             return {}
@@ -88,7 +92,12 @@ class Broker:
     def first_since(
         self, since: datetime, partitions: Collection[Partition]
     ) -> dict[Partition, int]:
-        """Returns the first offset of partitions from a time on; the end where there is none."""
+        """Returns the first offset of partitions from a time on; the end where there is none.
+
+        Args:
+            since: The time.
+            partitions: The partitions.
+        """
         spec = self.java.OffsetSpec
         found = self._offsets(partitions, spec.forTimestamp(int(since.timestamp() * 1000)))
         ends = self._offsets([one for one in partitions if found[one] < 0], spec.latest())

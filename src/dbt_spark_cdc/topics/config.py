@@ -42,7 +42,11 @@ class Settings:
     registry: Registry | None = None
 
     def wants(self, topic: str) -> bool:
-        """Whether a topic is to be landed."""
+        """Whether a topic is to be landed.
+
+        Args:
+            topic: Its name.
+        """
         if isinstance(self.topics, re.Pattern):
             return self.topics.fullmatch(topic) is not None
         return topic in self.topics

@@ -261,7 +261,11 @@ class Appended(NamedTuple):
     lowest: int | None
 
     def is_behind(self, position: int) -> bool:
-        """Returns whether something was appended that does not lie after a position."""
+        """Returns whether something was appended that does not lie after a position.
+
+        Args:
+            position: The largest value that has been read.
+        """
         return self.lowest is not None and self.lowest <= position
 
 

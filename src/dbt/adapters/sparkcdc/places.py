@@ -85,7 +85,11 @@ class Place(Protocol):
         """Whether it is there."""
 
     def read_text(self, encoding: str) -> str:
-        """What the file holds."""
+        """What the file holds.
+
+        Args:
+            encoding: Its encoding.
+        """
 
 
 class StoredPlace:

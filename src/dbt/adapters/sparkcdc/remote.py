@@ -70,7 +70,11 @@ def connect(creds: SparkCdcCredentials) -> SparkSession:
 
 
 def is_remote(spark: Any) -> bool:
-    """Whether a session is one of a server, and not of this process's Java."""
+    """Whether a session is one of a server, and not of this process's Java.
+
+    Args:
+        spark: The session.
+    """
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
