@@ -150,8 +150,8 @@ events as (
         {{ return(none) }}
     {%- endif -%}
     {%- do log(
-        "cdc: " ~ d.relation ~ " got rows behind what was read while " ~ relation ~ " was loaded."
-        ~ " The table is loaded once more.", info=true
+        "cdc: while " ~ relation ~ " was loaded, " ~ d.relation ~ " may have got rows with a lower `" ~ d.arrival ~ "` than was"
+        ~ " already read. The table is loaded once more.", info=true
     ) -%}
     {%- set window = cdc._first_window(
         cdc._declared_spec(node, node.compiled_code, relation) if node.resource_type == "snapshot" else cdc._first_lives_spec(node), node

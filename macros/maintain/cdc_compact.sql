@@ -26,8 +26,8 @@
                 "cdc: " ~ node.name ~ " is not a history. Name a snapshot with `strategy: cdc.scd2`."
             ) -%}
         {%- elif d.key_changes -%}
-            {%- do log("cdc: " ~ node.name ~ " stays whole: rows that are followed through their keys are folded from"
-                ~ " all events", info=true) -%}
+            {%- do log("cdc: " ~ node.name ~ " is not compacted: with `key_changes` its rows are folded from all events",
+                info=true) -%}
         {%- elif load_relation(relation) is not none -%}
             {%- set spec = cdc._spec_of_table(node, relation) -%}
             {%- if older_than_days is not none and spec.types["dbt_valid_to"] != "timestamp" -%}
