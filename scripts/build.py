@@ -26,9 +26,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbt_spark_cdc.invocation import Outcome, run_dbt, summary
+from dbt_spark_cdc.observe.report import write_report
 from dbt_spark_cdc.progress import Progress
 from dbt_spark_cdc.project import BadProject, read_artifact
-from dbt_spark_cdc.report import write_report
 from dbt_spark_cdc.whole_file import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]

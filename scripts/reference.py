@@ -29,7 +29,8 @@ import click
 import yaml
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 
-from dbt_spark_cdc import cli, config_table
+from dbt_spark_cdc import cli
+from dbt_spark_cdc.generate import config_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = "docs/reference.md"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mkdocs.structure.files import File
 from mkdocs.structure.nav import Link, Section
 
-from dbt_spark_cdc.lineage import as_json, read_tables
+from dbt_spark_cdc.observe.lineage import as_json, read_tables
 from dbt_spark_cdc.project import BadProject, read_artifact, target_folder
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def columns_page(tables: list[dict[str, Any]]) -> str:
     """A page that tells of each column what it is made of, and what is made of it.
 
     Args:
-        tables: What `dbt_spark_cdc.lineage.as_json` returns of all tables.
+        tables: What `dbt_spark_cdc.observe.lineage.as_json` returns of all tables.
     """
     return "\n\n".join([COLUMNS, *(_section(table) for table in tables)]) + "\n"
 

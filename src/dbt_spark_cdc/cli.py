@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from dbt_spark_cdc import describe as description
-from dbt_spark_cdc import generate as generation
 from dbt_spark_cdc import words
 from dbt_spark_cdc.capture.command import capture
-from dbt_spark_cdc.config_table import BadConfig, read_config
-from dbt_spark_cdc.generate import Status, Step
-from dbt_spark_cdc.init_command import init, limit_option
-from dbt_spark_cdc.init_tables import is_wanted
+from dbt_spark_cdc.generate import steps as generation
+from dbt_spark_cdc.generate.config_table import BadConfig, read_config
+from dbt_spark_cdc.generate.project_files import Layout
+from dbt_spark_cdc.generate.steps import Status, Step
+from dbt_spark_cdc.init.command import init, limit_option
+from dbt_spark_cdc.init.tables import is_wanted
 from dbt_spark_cdc.project import BadProject, open_project, project_settings, table_names
-from dbt_spark_cdc.project_files import Layout
-from dbt_spark_cdc.recognise import recognise
-from dbt_spark_cdc.sample import Unreadable, read_sample
-from dbt_spark_cdc.spark_table import read_table
+from dbt_spark_cdc.samples import describe as description
+from dbt_spark_cdc.samples.recognise import recognise
+from dbt_spark_cdc.samples.records import Unreadable, read_sample
+from dbt_spark_cdc.samples.spark_table import read_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -226,9 +226,9 @@ def status(
     TABLE is a final table, a history or a source table. The command reads only Delta's logs and
     dbt's artifacts; Spark is not started. Exit codes: 0 shown, 2 no such table or project.
     """
-    from dbt_spark_cdc import status as standing
-    from dbt_spark_cdc.delta_table import UnreadableLog
-    from dbt_spark_cdc.status_text import show
+    from dbt_spark_cdc.observe import status as standing
+    from dbt_spark_cdc.observe.delta_table import UnreadableLog
+    from dbt_spark_cdc.observe.status_text import show
 
     try:
         project = open_project(project_dir, profiles_dir, target)
@@ -257,7 +257,7 @@ def show_lineage(table: str | None, project_dir: Path, as_json: bool) -> None:
     command reads only the artifacts of `dbt docs generate`. Exit codes: 0 shown, 2 no such table,
     project or artifacts.
     """
-    from dbt_spark_cdc import lineage
+    from dbt_spark_cdc.observe import lineage
 
     try:
         tables = lineage.read_tables(project_dir)
@@ -293,9 +293,9 @@ def explain(
     With --key it shows the events of the row and the effect of each. Exit codes: 0 explained, 2 no
     such table, key or project.
     """
-    from dbt_spark_cdc import explain as explaining
-    from dbt_spark_cdc import status as standing
-    from dbt_spark_cdc.delta_table import UnreadableLog
+    from dbt_spark_cdc.observe import explain as explaining
+    from dbt_spark_cdc.observe import status as standing
+    from dbt_spark_cdc.observe.delta_table import UnreadableLog
 
     try:
         project = open_project(project_dir, profiles_dir, target)
@@ -324,7 +324,7 @@ def report(
     Its numbers come from the ledger, Delta's logs and dbt's last build; Spark is not started. Exit
     codes: 0 written, also after a build that failed, 2 no such project.
     """
-    from dbt_spark_cdc.report import write_report
+    from dbt_spark_cdc.observe.report import write_report
 
     try:
         click.echo(write_report(project_dir, profiles_dir, target, output))
@@ -352,9 +352,9 @@ def metrics(
     endpoint did not accept them, 2 no such project, a file that cannot be written, or a missing
     Python package.
     """
-    from dbt_spark_cdc import metrics as measuring
-    from dbt_spark_cdc import status as standing
-    from dbt_spark_cdc.delta_table import UnreadableLog
+    from dbt_spark_cdc.observe import metrics as measuring
+    from dbt_spark_cdc.observe import status as standing
+    from dbt_spark_cdc.observe.delta_table import UnreadableLog
     from dbt_spark_cdc.whole_file import write_whole
 
     now = standing.present()

@@ -26,7 +26,8 @@ from packaging.requirements import Requirement
 from rich.console import Console
 from rich.markup import escape
 
-from dbt_spark_cdc.delta_table import UnreadableLog, read_table
+from dbt_spark_cdc.observe.delta_table import UnreadableLog, read_table
+from dbt_spark_cdc.observe.status import present
 from dbt_spark_cdc.project import (
     NAME_IT,
     BadProject,
@@ -36,7 +37,6 @@ from dbt_spark_cdc.project import (
     profiles_folder,
     project_settings,
 )
-from dbt_spark_cdc.status import present
 
 if TYPE_CHECKING:
     from dbt.adapters.contracts.connection import Credentials

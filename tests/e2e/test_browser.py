@@ -16,7 +16,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from dbt_spark_cdc.report import write_report
+from dbt_spark_cdc.observe.report import write_report
 from scripts.site.pages import repaired
 from tests.e2e.conftest import ROOT
 from tests.e2e.servers import dbt

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from capture import server, slot
-from dbt_spark_cdc.delta_table import read_table
+from dbt_spark_cdc.observe.delta_table import read_table
 from tests.e2e.servers import dbt
 
 CDC = (sys.executable, "-m", "dbt_spark_cdc.cli")

@@ -12,9 +12,9 @@ from dbt.adapters.sparkcdc import jars
 from dbt.adapters.sparkcdc.prepare import prepare
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt_spark_cdc.decoding import descriptors
-from dbt_spark_cdc.registry import PROTOBUF as KIND
-from dbt_spark_cdc.registry import Schema
+from dbt_spark_cdc.messages.decoding import descriptors
+from dbt_spark_cdc.messages.registry import PROTOBUF as KIND
+from dbt_spark_cdc.messages.registry import Schema
 from tests.e2e.servers import KafkaClient, dbt, kafka_broker
 from tests.e2e.test_topics import (
     CONNECTOR,

@@ -15,10 +15,10 @@ import pytest
 from dbt.tests.util import run_dbt
 from pyspark.sql import functions as F
 
-from dbt_spark_cdc import decoding
-from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.landing.raw_table import create_raw
-from dbt_spark_cdc.registry import Registry, Schemas
+from dbt_spark_cdc.messages import decoding
+from dbt_spark_cdc.messages.decoding import Decoder
+from dbt_spark_cdc.messages.registry import Registry, Schemas
 from dbt_spark_cdc.topics.config import read_settings
 from dbt_spark_cdc.topics.log import LOG, read_known, summary
 from dbt_spark_cdc.topics.raw_table import RAW, as_rows, land_again

@@ -26,8 +26,8 @@ from sqlfluff.core import FluffConfig, Linter
 
 from bench import at_scale
 from cluster.__main__ import main as cluster
-from dbt_spark_cdc.charts import read_declaration
 from dbt_spark_cdc.cli import main as cdc
+from dbt_spark_cdc.observe.charts import read_declaration
 from tests.functional import test_docs_code as running
 from tests.pages import ROOT, WORD_FOR_WORD, Code, codes, codes_of, commands
 

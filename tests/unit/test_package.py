@@ -71,7 +71,7 @@ def test_the_wheel_holds_its_packages_and_nothing_else(built: Built) -> None:
         "dbt/include/sparkcdc/macros/python_model.sql",
         "dbt/include/sparkcdc/profile_template.yml",
         "dbt_spark_cdc/sqlfluff_rules/defaults.cfg",
-        "dbt_spark_cdc/templates/report.html",
+        "dbt_spark_cdc/observe/templates/report.html",
     } <= names
     assert [name for name in names if SHOP.search(name) or "test" in name] == []
 

@@ -19,12 +19,12 @@ from dbt_spark_cdc.landing.lines import (
     ARROW_LINES,
     LINES,
     files_batches,
-    is_packed,
     name_of,
     read_content,
     read_files,
     read_local,
 )
+from dbt_spark_cdc.packed import is_packed
 
 # A task reads so much, and so many files at most. Each writes files of its own to the raw table, of
 # every table that it meets: a capture that was waited for leaves hundreds of small files.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark import cloudpickle
+
+from dbt_spark_cdc import packed
+from dbt_spark_cdc.packed import decompress
 
 # A chunk of rows, for Arrow and Java: so many at most, and no more of them than have these bytes.
 ROWS_A_CHUNK = 10_000
@@ -21,9 +22,7 @@ BYTES_A_CHUNK = 16 * 1024 * 1024
 LINE_LIMIT = 256 * 1024 * 1024
 # Columns are made of the lines of larger files; of these, rows are made sooner.
 SMALL_FILE = 4 * 1024
-BYTES_UNPACKED = 64 * 1024
 EMPTY = "empty file"
-GZIP_BEGINS = b"\x1f\x8b"
 # Of the raw table, without what the commit adds: `_landed_at` and `_batch`.
 LINES = (
     "_table string, value string, _file string, _row bigint, _problem string, _size bigint,"
@@ -45,6 +44,7 @@ Row = tuple[str, "str | None", str, int, "str | None", int, int, "str | None"]
 
 # The executors of a cluster need not have this package: the functions travel whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(packed)
 
 
 def read_local(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -291,57 +291,3 @@ def _text(name: str, content: bytes) -> tuple[bytes, int, str | None]:
     unpacked, sound, problem = decompress(name, content)
     text = unpacked.removeprefix(BOM_UTF8)
     return text, max(sound - len(unpacked) + len(text), 0), problem
-
-
-def is_packed(name: str, content: bytes) -> bool:
-    """Returns whether a file is one of gzip: by its name, or as no text begins.
-
-    Args:
-        name: File name; `.gz` and `.gzip` mark gzip, damaged files included.
-        content: The file's bytes.
-    """
-    return name.lower().endswith((".gz", ".gzip")) or content.startswith(GZIP_BEGINS)
-
-
-def decompress(name: str, content: bytes) -> tuple[bytes, int, str | None]:
-    """Unpacks a file as far as it can be read.
-
-    Args:
-        name: File name, see `is_packed`.
-        content: The file's bytes.
-
-    Returns:
-        The readable bytes, how many of them are certain, and what is wrong with the file.
-    """
-    if not is_packed(name, content):
-        return content, len(content), None
-    unpacked, view, at = bytearray(), memoryview(content), 0
-    while at < len(view):  # a gzip file may hold several members
-        if at and not view[at] and not content[at:].strip(b"\0"):
-            break  # filled up to the size of a block
-        begin = len(unpacked)
-        member = zlib.decompressobj(wbits=31)
-        for start in range(at, len(view), BYTES_UNPACKED):
-            chunk = view[start : start + BYTES_UNPACKED]
-            before = member.copy()
-            try:
-                unpacked += member.decompress(chunk)
-            except zlib.error as error:
-                _decompress_bytewise(before, chunk, unpacked)
-                # Damage is noticed late, often by the checksum alone: nothing shows where it began.
-                return bytes(unpacked), begin, f"damaged gzip file ({error})"
-            if member.eof:
-                at = start + len(chunk) - len(member.unused_data)
-                break
-        else:
-            return bytes(unpacked), len(unpacked), "gzip file is cut off"
-    return bytes(unpacked), len(unpacked), None
-
-
-def _decompress_bytewise(member: Any, chunk: memoryview, unpacked: bytearray) -> None:
-    """Takes what a chunk holds before its damage."""
-    for at in range(len(chunk)):
-        try:
-            unpacked += member.decompress(chunk[at : at + 1])
-        except zlib.error:
-            return

@@ -15,10 +15,10 @@ from typing import Any
 from dbt.adapters.sparkcdc.remote import is_remote
 from pyspark.sql import DataFrame
 
-from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.kafka import client_options, no_broker
 from dbt_spark_cdc.landing.raw_table import add_columns, compact, create_raw, last_written
-from dbt_spark_cdc.registry import Registry, Schemas, registry_options
+from dbt_spark_cdc.messages.decoding import Decoder
+from dbt_spark_cdc.messages.registry import Registry, Schemas, registry_options
 from dbt_spark_cdc.topics.broker import CLIENT_DEFAULTS, open_broker
 from dbt_spark_cdc.topics.config import read_settings
 from dbt_spark_cdc.topics.log import LOG, read_in_vain, read_known, summary

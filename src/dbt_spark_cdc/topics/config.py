@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbt_spark_cdc.kafka import CONNECTION
-from dbt_spark_cdc.registry import Registry, read_registry
+from dbt_spark_cdc.messages.registry import Registry, read_registry
 from dbt_spark_cdc.topics.partitions import Partition
 
 MESSAGES_A_BATCH = 500_000

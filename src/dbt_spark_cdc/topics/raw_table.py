@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from dbt_spark_cdc.decoding import UNKNOWN, Decoder
 from dbt_spark_cdc.landing.raw_table import LANDED
+from dbt_spark_cdc.messages.decoding import UNKNOWN, Decoder
 
 NOT_TEXT = "value is not valid UTF-8"
 # Delta ignores or refuses a second commit of the same batch, for instance that of a second run.

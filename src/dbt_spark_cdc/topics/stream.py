@@ -12,8 +12,8 @@ from typing import Any
 from dbt.adapters.sparkcdc.errors import message_of
 from pyspark.sql import DataFrame
 
-from dbt_spark_cdc.decoding import Decoder
 from dbt_spark_cdc.kafka import NO_CONNECTOR, connector_is_missing, without_secrets
+from dbt_spark_cdc.messages.decoding import Decoder
 from dbt_spark_cdc.topics.config import Settings
 from dbt_spark_cdc.topics.partitions import Partition
 from dbt_spark_cdc.topics.raw_table import append, as_rows

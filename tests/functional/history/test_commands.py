@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dbt.tests.util import run_dbt
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.delta_table import read_table
+from dbt_spark_cdc.observe.delta_table import read_table
 from tests.functional.history.tables import FINAL, append, histories, rows
 
 pytestmark = pytest.mark.extended

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, write_file
 
+from dbt_spark_cdc.observe.status import statuses
 from dbt_spark_cdc.project import open_project
-from dbt_spark_cdc.status import statuses
 from tests.functional.history.tables import append, histories, rows
 
 pytestmark = pytest.mark.extended

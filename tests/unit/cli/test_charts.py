@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dbt_spark_cdc.charts import MOST_MOMENTS, ModelChart, chart_of, moments
+from dbt_spark_cdc.observe.charts import MOST_MOMENTS, ModelChart, chart_of, moments
+from dbt_spark_cdc.observe.report import HEIGHT, write_report
+from dbt_spark_cdc.observe.status import Logs
 from dbt_spark_cdc.project import open_project
-from dbt_spark_cdc.report import HEIGHT, write_report
-from dbt_spark_cdc.status import Logs
 from tests.unit.cli.test_report import Page
 from tests.unit.cli.warehouses import Delta, charted, project
 

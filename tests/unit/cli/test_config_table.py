@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.config_table import HEADER, BadConfig, read_config
+from dbt_spark_cdc.generate.config_table import HEADER, BadConfig, read_config
 
 ROOT = Path(__file__).resolve().parents[3]
 SOUND = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dbt_spark_cdc.delta_table import UnreadableLog, read_table
+from dbt_spark_cdc.observe.delta_table import UnreadableLog, read_table
 from tests.unit.cli.warehouses import DAY, Delta
 
 ROWS = pa.table({"id": [1, 2, 3]})

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.config_table import read_config
-from dbt_spark_cdc.describe import csv_rows, propose, report
-from dbt_spark_cdc.recognise import recognise
-from dbt_spark_cdc.sample import Sample, Unreadable, read_sample
-from dbt_spark_cdc.source_types import of_database, of_debezium, of_values
+from dbt_spark_cdc.generate.config_table import read_config
+from dbt_spark_cdc.samples.describe import csv_rows, propose, report
+from dbt_spark_cdc.samples.recognise import recognise
+from dbt_spark_cdc.samples.records import Sample, Unreadable, read_sample
+from dbt_spark_cdc.samples.source_types import of_database, of_debezium, of_values
 
 ROOT = Path(__file__).resolve().parents[3]
 

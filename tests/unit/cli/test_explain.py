@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.explain import explained, parse_key, query
+from dbt_spark_cdc.observe.explain import explained, parse_key, query
+from dbt_spark_cdc.observe.status import statuses
 from dbt_spark_cdc.project import BadProject, CdcTable, open_project
-from dbt_spark_cdc.status import statuses
 from tests.unit.cli.warehouses import Delta, built, manifest, node, project, raw_rows, source
 
 
@@ -158,7 +158,9 @@ def test_what_is_not_there_is_refused(shop: Path) -> None:
 def test_a_row_of_a_table_that_was_never_built_is_refused_without_spark(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbt_spark_cdc.explain.dbt_result", lambda *_: pytest.fail("asks Spark"))
+    monkeypatch.setattr(
+        "dbt_spark_cdc.observe.explain.dbt_result", lambda *_: pytest.fail("asks Spark")
+    )
     said = run(shop, "stock", "--key", "7", code=2)
     assert (
         "stock is not built: no table stock_history, stock holds the row. Run `dbt build`" in said

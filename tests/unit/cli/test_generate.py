@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.yaml_text import inline
+from dbt_spark_cdc.generate.yaml_text import inline
 
 HEADER = "table_name,system,schema,format,keys,columns,group,rank_expression,operation"
 ORDERS = ["orders", "shop", "raw", "flagged", "id nr", "id int, nr int", "sales", "a, b", "op"]

@@ -17,10 +17,13 @@ import yaml
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from dbt_spark_cdc import init as making
-from dbt_spark_cdc import init_answers, init_command, init_tables, schemas
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.sample import Sample
+from dbt_spark_cdc.init import answers as init_answers
+from dbt_spark_cdc.init import command as init_command
+from dbt_spark_cdc.init import new_project as making
+from dbt_spark_cdc.init import tables as init_tables
+from dbt_spark_cdc.samples import schemas
+from dbt_spark_cdc.samples.records import Sample
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS = """\
@@ -624,7 +627,7 @@ def test_a_table_of_the_warehouse(folder: Path, monkeypatch: pytest.MonkeyPatch)
         asked.append((name, credentials.warehouse))
         return Sample(name, "table", rows, types)
 
-    monkeypatch.setattr("dbt_spark_cdc.spark_table.first_rows", first_rows)
+    monkeypatch.setattr("dbt_spark_cdc.samples.spark_table.first_rows", first_rows)
     made("--table", "raw.items", "--warehouse", "../lake")
     assert asked == [("raw.items", str(folder / "lake"))]
     declared = source(folder, "items")

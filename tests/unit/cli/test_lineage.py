@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.lineage import Column, Origin, Table, trace, used_by
+from dbt_spark_cdc.observe.lineage import Column, Origin, Table, trace, used_by
 
 CDC = {
     "format": "maxwell",

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.metrics import DEFINITIONS, EVENTS, LAG, STATE, Sample, prometheus_text
+from dbt_spark_cdc.observe.metrics import DEFINITIONS, EVENTS, LAG, STATE, Sample, prometheus_text
 from tests.unit.cli.warehouses import Delta, built, ledger_rows, project, raw_rows, results
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"

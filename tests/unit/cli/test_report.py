@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 
 from dbt_spark_cdc.cli import main
+from dbt_spark_cdc.observe.report import HEIGHT, WIDTH, _totals, chart, write_report
 from dbt_spark_cdc.project import BadProject
-from dbt_spark_cdc.report import HEIGHT, WIDTH, _totals, chart, write_report
 from tests.unit.cli.warehouses import (
     Delta,
     built,

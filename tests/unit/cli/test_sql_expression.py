@@ -2,7 +2,7 @@
 
 import pytest
 
-from dbt_spark_cdc.sql_expression import columns_of, fault, partition_fault
+from dbt_spark_cdc.generate.sql_expression import columns_of, fault, partition_fault
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from dbt_spark_cdc.cli import main
-from dbt_spark_cdc.delta_table import DeltaTable, read_table
+from dbt_spark_cdc.observe.delta_table import DeltaTable, read_table
+from dbt_spark_cdc.observe.runs import runs_of
+from dbt_spark_cdc.observe.status import Unread, present, statuses, unread_rows
+from dbt_spark_cdc.observe.status_text import ago, duration, show, size
 from dbt_spark_cdc.project import open_project
-from dbt_spark_cdc.runs import runs_of
-from dbt_spark_cdc.status import Unread, present, statuses, unread_rows
-from dbt_spark_cdc.status_text import ago, duration, show, size
 from tests.unit.cli.warehouses import (
     COUNTED,
     DAY,

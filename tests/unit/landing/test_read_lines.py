@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbt_spark_cdc import packed as packing
 from dbt_spark_cdc.landing import lines as reader
 
 LINES = b'{"a": 1}\n{"a": "\xc3\xa9\xe2\x80\xa8"}\n'
@@ -137,7 +138,7 @@ def small_chunks() -> Iterator[None]:
         patch.setattr(reader, "BYTES_A_CHUNK", 16)
         patch.setattr(reader, "LINE_LIMIT", 40)
         patch.setattr(reader, "SMALL_FILE", 12)
-        patch.setattr(reader, "BYTES_UNPACKED", 7)
+        patch.setattr(packing, "BYTES_UNPACKED", 7)
         yield
 
 

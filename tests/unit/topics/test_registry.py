@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.registry import (
+from dbt_spark_cdc.messages.registry import (
     AVRO,
     JSON,
     PROTOBUF,

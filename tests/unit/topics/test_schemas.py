@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dbt_spark_cdc.avro_schema import AvroSchema
-from dbt_spark_cdc.decoding import descriptors, message_name, message_path
-from dbt_spark_cdc.registry import PROTOBUF, Schema
+from dbt_spark_cdc.messages.avro_schema import AvroSchema
+from dbt_spark_cdc.messages.decoding import descriptors, message_name, message_path
+from dbt_spark_cdc.messages.registry import PROTOBUF, Schema
 from tests.registry import varint
 
 

@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dbt.adapters.sparkcdc import avro_file
 
+from dbt_spark_cdc.packed import GZIP_BEGINS, decompress
+
 LOG = "_delta_log"
 # Commits, checksums and checkpoints; compacted commits have two numbers.
 NUMBERED = re.compile(r"\.?(\d{20})\.")
@@ -224,8 +226,6 @@ def holds_text(file: Path, needles: Sequence[bytes]) -> bool:
             unpacked may hold anything.
         needles: See `spellings`.
     """
-    from dbt_spark_cdc.landing.lines import GZIP_BEGINS, decompress  # its package needs this one
-
     if not needles:
         return False
     content = file.read_bytes()

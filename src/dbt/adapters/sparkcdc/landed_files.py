@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbt_spark_cdc.packed import decompress, is_packed
 from dbt_spark_cdc.whole_file import sync
 
 BESIDE = ".cdc_erased"
@@ -149,8 +150,6 @@ def without_lines(name: str, content: bytes, lines: Collection[str]) -> tuple[in
     Raises:
         DamagedFile: The file has such a line, and is damaged.
     """
-    from dbt_spark_cdc.landing.lines import decompress, is_packed  # its package needs this one
-
     unpacked, _, problem = decompress(name, content)
     kept, count = [], 0
     for at, line in enumerate(unpacked.split(b"\n")):

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dbt_spark_cdc.observe.status import Stored, TableStatus
+from dbt_spark_cdc.observe.status_text import ago, size
 from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, dbt_result
-from dbt_spark_cdc.status import Stored, TableStatus
-from dbt_spark_cdc.status_text import ago, size
 from dbt_spark_cdc.words import counted, quoted
 
 _ENDS = ("D", "T")

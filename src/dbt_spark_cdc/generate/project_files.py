@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from dbt_spark_cdc.config_table import TableConfig
-from dbt_spark_cdc.yaml_text import inline
+from dbt_spark_cdc.generate.config_table import TableConfig
+from dbt_spark_cdc.generate.yaml_text import inline
 
 LONGEST_LINE = 132
 # Events that are quarantined are no failure by themselves; that most of them are is one.

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.delta_table import DataFile, DeltaTable, UnreadableLog, read_table
+from dbt_spark_cdc.observe.delta_table import DataFile, DeltaTable, UnreadableLog, read_table
+from dbt_spark_cdc.observe.runs import Run, ledger_rows, runs_of
 from dbt_spark_cdc.project import BadProject, CdcTable, Node, Project, Result
-from dbt_spark_cdc.runs import Run, ledger_rows, runs_of
 
 # `cdc_optimize` counts as small what is below it.
 SMALL_FILE_BYTES = LARGE_FILE_BYTES // 2

@@ -15,10 +15,9 @@ from typing import Any
 from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dbt_spark_cdc.charts import ModelChart, category, chart_of, moments
-from dbt_spark_cdc.delta_table import UnreadableLog
-from dbt_spark_cdc.project import BadProject, LastRun, Project, Result, open_project
-from dbt_spark_cdc.status import (
+from dbt_spark_cdc.observe.charts import ModelChart, category, chart_of, moments
+from dbt_spark_cdc.observe.delta_table import UnreadableLog
+from dbt_spark_cdc.observe.status import (
     BEHIND,
     FAILED,
     NOT_BUILT,
@@ -28,7 +27,8 @@ from dbt_spark_cdc.status import (
     present,
     statuses,
 )
-from dbt_spark_cdc.status_text import ago, duration, size
+from dbt_spark_cdc.observe.status_text import ago, duration, size
+from dbt_spark_cdc.project import BadProject, LastRun, Project, Result, open_project
 from dbt_spark_cdc.whole_file import write_whole
 
 REPORT = "cdc_report.html"
@@ -151,7 +151,7 @@ def render(
         notes: What could not be read.
     """
     environment = Environment(
-        loader=PackageLoader("dbt_spark_cdc"),
+        loader=PackageLoader("dbt_spark_cdc.observe"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

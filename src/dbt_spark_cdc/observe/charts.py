@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from dbt_spark_cdc.delta_table import DeltaTable, UnreadableLog
+from dbt_spark_cdc.observe.delta_table import DeltaTable, UnreadableLog
+from dbt_spark_cdc.observe.status import Logs
 from dbt_spark_cdc.project import CHART, Node, meta_of
-from dbt_spark_cdc.status import Logs
 
 OPTIONS = ("title", "x", "y", "series")
 EXAMPLE = f"Write for instance `{CHART}: {{x: <column>, y: <column>}}`."

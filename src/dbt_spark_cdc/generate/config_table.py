@@ -15,7 +15,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.sql_expression import fault, partition_fault
+from dbt_spark_cdc.generate.sql_expression import fault, partition_fault
 
 # The columns of the CONFIG table in "Simplifying Change Data Capture with Databricks Delta".
 ARTICLE = (

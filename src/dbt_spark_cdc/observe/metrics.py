@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from dbt_spark_cdc.observe.runs import Run
+from dbt_spark_cdc.observe.status import STATES, Stored, TableStatus
 from dbt_spark_cdc.project import LastRun, Node, Project, instant
-from dbt_spark_cdc.runs import Run
-from dbt_spark_cdc.status import STATES, Stored, TableStatus
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricsData

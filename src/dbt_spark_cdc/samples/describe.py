@@ -13,8 +13,8 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.config_table import ARTICLE, HEADER, Column, TableConfig
-from dbt_spark_cdc.project_files import (
+from dbt_spark_cdc.generate.config_table import ARTICLE, HEADER, Column, TableConfig
+from dbt_spark_cdc.generate.project_files import (
     Layout,
     files_of,
     final_sql,
@@ -22,10 +22,16 @@ from dbt_spark_cdc.project_files import (
     staging_sql,
     table_lines,
 )
-from dbt_spark_cdc.recognise import DELTA_CDF_COLUMNS, FORMATS, Change, Recognised, tables_of
-from dbt_spark_cdc.sample import Sample
-from dbt_spark_cdc.source_types import of_values
-from dbt_spark_cdc.yaml_text import inline
+from dbt_spark_cdc.generate.yaml_text import inline
+from dbt_spark_cdc.samples.recognise import (
+    DELTA_CDF_COLUMNS,
+    FORMATS,
+    Change,
+    Recognised,
+    tables_of,
+)
+from dbt_spark_cdc.samples.records import Sample
+from dbt_spark_cdc.samples.source_types import of_values
 
 # Formats that may come as JSON text in a column; the others are read as columns.
 AS_TEXT = set(words.FORMATS) - {"flagged", "delta_cdf"}

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.config_table import Column, TableConfig
-from dbt_spark_cdc.describe import (
+from dbt_spark_cdc.generate.config_table import Column, TableConfig
+from dbt_spark_cdc.init.answers import Answers, BadAnswers, Problem, warehouse_of
+from dbt_spark_cdc.init.files import LANDING, RAW_SCHEMA, RAW_TABLE, FileTable, NewTable
+from dbt_spark_cdc.samples.describe import (
     AS_TEXT,
     LANDED,
     TODO,
@@ -19,12 +21,10 @@ from dbt_spark_cdc.describe import (
     propose,
     usable_names,
 )
-from dbt_spark_cdc.init_answers import Answers, BadAnswers, Problem, warehouse_of
-from dbt_spark_cdc.new_project import LANDING, RAW_SCHEMA, RAW_TABLE, FileTable, NewTable
-from dbt_spark_cdc.recognise import Recognised, recognise, tables_of
-from dbt_spark_cdc.sample import GZIP, NoRecords, Sample, Unreadable, read_sample
-from dbt_spark_cdc.schemas import TableSchema, read_ddl, read_postgres
-from dbt_spark_cdc.source_types import of_values
+from dbt_spark_cdc.samples.recognise import Recognised, recognise, tables_of
+from dbt_spark_cdc.samples.records import GZIP, NoRecords, Sample, Unreadable, read_sample
+from dbt_spark_cdc.samples.schemas import TableSchema, read_ddl, read_postgres
+from dbt_spark_cdc.samples.source_types import of_values
 
 MOST_BYTES = 1024**3
 # With more bad events than that the generated test would fail.
@@ -373,7 +373,7 @@ def _raw_table(answers: Answers, table: str, default: str) -> tuple[str, str]:
 def _from_table(answers: Answers) -> Iterator[tuple[str, NewTable]]:
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 
-    from dbt_spark_cdc.spark_table import first_rows
+    from dbt_spark_cdc.samples.spark_table import first_rows
 
     log = warehouse_of(answers).parent / "logs" / "spark.log"
     credentials = SparkCdcCredentials(

@@ -23,6 +23,7 @@ from sqlglot.lineage import lineage as steps_to
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, build_scope
 
+from dbt_spark_cdc.observe.status_text import OVERVIEW_WIDTH
 from dbt_spark_cdc.project import (
     BadProject,
     Node,
@@ -32,7 +33,6 @@ from dbt_spark_cdc.project import (
     target_folder,
     uses,
 )
-from dbt_spark_cdc.status_text import OVERVIEW_WIDTH
 
 DIALECT = "spark"
 # Its models are made of raw events by macros: what matters of them is which events they read.

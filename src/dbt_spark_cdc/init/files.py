@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from dbt_spark_cdc.config_table import Column, TableConfig
-from dbt_spark_cdc.project_files import (
+from dbt_spark_cdc.generate.config_table import Column, TableConfig
+from dbt_spark_cdc.generate.project_files import (
     SHARE_TEST,
     Layout,
     files_of,
@@ -16,7 +16,7 @@ from dbt_spark_cdc.project_files import (
     snapshot_yaml,
     source_yaml,
 )
-from dbt_spark_cdc.yaml_text import inline
+from dbt_spark_cdc.generate.yaml_text import inline
 
 LANDING = "landing"
 RAW_SCHEMA = "{{ target.schema }}_raw"

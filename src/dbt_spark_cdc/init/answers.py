@@ -13,11 +13,11 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.describe import identifier_of
-from dbt_spark_cdc.new_project import Package
+from dbt_spark_cdc.generate.sql_expression import fault
+from dbt_spark_cdc.init.files import Package
 from dbt_spark_cdc.project import BadProject, project_settings
-from dbt_spark_cdc.sample import RECORDS
-from dbt_spark_cdc.sql_expression import fault
+from dbt_spark_cdc.samples.describe import identifier_of
+from dbt_spark_cdc.samples.records import RECORDS
 
 _RESERVED_NAMES = ("cdc", "dbt", "dbt_spark")
 _RELATION = re.compile(r"[A-Za-z_]\w*\.(?=.*\w)(\w|\{table\})+", re.ASCII)

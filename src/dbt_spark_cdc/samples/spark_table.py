@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dbt_common.exceptions import DbtBaseException
 
 from dbt_spark_cdc.project import BadProject, load_credentials
-from dbt_spark_cdc.sample import Sample, Unreadable, unfolded
+from dbt_spark_cdc.samples.records import Sample, Unreadable, unfolded
 
 if TYPE_CHECKING:
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials

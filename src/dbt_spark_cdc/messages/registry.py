@@ -1,7 +1,7 @@
 """The schemas of messages: from a registry with Confluent's interface, or from files of a folder.
 
 A message names its schema by number: a zero byte, four bytes of the number, the content.
-`dbt_spark_cdc.decoding` reads the content. docs/kafka.md has the rules.
+`dbt_spark_cdc.messages.decoding` reads the content. docs/kafka.md has the rules.
 """
 
 from __future__ import annotations

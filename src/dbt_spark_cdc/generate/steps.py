@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from dbt_spark_cdc.config_table import TableConfig
-from dbt_spark_cdc.project_files import Layout, ProjectFile, files_of
+from dbt_spark_cdc.generate.config_table import TableConfig
+from dbt_spark_cdc.generate.project_files import Layout, ProjectFile, files_of
 from dbt_spark_cdc.whole_file import write_whole
 
 _COMMENT = {".sql": "--", ".py": "#", ".yml": "#", ".yaml": "#"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from dbt_spark_cdc.sample import Sample
-from dbt_spark_cdc.source_types import of_database, of_debezium
+from dbt_spark_cdc.samples.records import Sample
+from dbt_spark_cdc.samples.source_types import of_database, of_debezium
 
 ENOUGH = 0.5
 FLAG_WORDS = {"i", "u", "d", "t", "insert", "update", "delete", "truncate"}

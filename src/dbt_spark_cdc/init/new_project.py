@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt_spark_cdc import words
-from dbt_spark_cdc.describe import TODO
-from dbt_spark_cdc.init_answers import (
+from dbt_spark_cdc.init.answers import (
     Answers,
     BadAnswers,
     Problem,
@@ -21,9 +20,10 @@ from dbt_spark_cdc.init_answers import (
     package_of,
     wrong_answers,
 )
-from dbt_spark_cdc.init_tables import is_wanted, look_at
-from dbt_spark_cdc.new_project import LANDING, NewFile, NewTable, Shape, project_files
-from dbt_spark_cdc.sample import Unreadable
+from dbt_spark_cdc.init.files import LANDING, NewFile, NewTable, Shape, project_files
+from dbt_spark_cdc.init.tables import is_wanted, look_at
+from dbt_spark_cdc.samples.describe import TODO
+from dbt_spark_cdc.samples.records import Unreadable
 
 NO_KEY = "none"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from dbt_spark_cdc.delta_table import Commit, DeltaTable
+from dbt_spark_cdc.observe.delta_table import Commit, DeltaTable
 from dbt_spark_cdc.project import CdcTable
 
 # As the ledger names them, without `events_`.

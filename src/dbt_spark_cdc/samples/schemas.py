@@ -11,9 +11,9 @@ from pathlib import Path
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from dbt_spark_cdc.config_table import Column
-from dbt_spark_cdc.sample import Unreadable
-from dbt_spark_cdc.source_types import of_database
+from dbt_spark_cdc.generate.config_table import Column
+from dbt_spark_cdc.samples.records import Unreadable
+from dbt_spark_cdc.samples.source_types import of_database
 
 LARGEST_DUMP = 64 * 1024**2
 CONNECT_SECONDS = 10

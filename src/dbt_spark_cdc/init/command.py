@@ -12,17 +12,17 @@ from typing import Any, NoReturn
 
 import click
 
-from dbt_spark_cdc import init as making
 from dbt_spark_cdc import words
-from dbt_spark_cdc.init import NewProject
-from dbt_spark_cdc.init_answers import (
+from dbt_spark_cdc.init import new_project as making
+from dbt_spark_cdc.init.answers import (
     Answers,
     BadAnswers,
     Problem,
     installed_package,
     of_table,
 )
-from dbt_spark_cdc.sample import RECORDS
+from dbt_spark_cdc.init.new_project import NewProject
+from dbt_spark_cdc.samples.records import RECORDS
 
 _PATH = click.Path(path_type=Path)
 _CHOICES = ("events", "ddl", "postgres", "table")

@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from dbt_spark_cdc.runs import COUNTERS
-from dbt_spark_cdc.status import BEHIND, FAILED, NOT_BUILT, UP_TO_DATE, TableStatus, Unread
+from dbt_spark_cdc.observe.runs import COUNTERS
+from dbt_spark_cdc.observe.status import BEHIND, FAILED, NOT_BUILT, UP_TO_DATE, TableStatus, Unread
 
 OVERVIEW_WIDTH = 130
 

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.protobuf.functions import from_protobuf
 
-from dbt_spark_cdc.avro_schema import PAYLOAD, AvroSchema
 from dbt_spark_cdc.kafka import how_to_add
-from dbt_spark_cdc.registry import AVRO, JSON, PROTOBUF, Schema, Schemas
+from dbt_spark_cdc.messages.avro_schema import PAYLOAD, AvroSchema
+from dbt_spark_cdc.messages.registry import AVRO, JSON, PROTOBUF, Schema, Schemas
 
 # NULLs are values, and no digit of a time is cut off.
 JSON_OPTIONS = {

@@ -1,0 +1,1 @@
+"""`cdc generate`: the files of the tables that a CONFIG table lists."""

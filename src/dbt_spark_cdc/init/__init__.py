@@ -1,0 +1,1 @@
+"""`cdc init`: makes a dbt project from what describes the tables."""

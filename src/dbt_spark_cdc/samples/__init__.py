@@ -1,0 +1,1 @@
+"""What samples of changes and schemas of databases say: format, columns, types and keys."""
