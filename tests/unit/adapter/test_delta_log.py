@@ -253,9 +253,11 @@ def test_columns_keep_their_first_names_in_the_log(tmp_path: Path) -> None:
     assert appended(tmp_path, 0, "batch", 2, ["_table", "a"]) == (4, 2, 1, 3)
     assert appended(tmp_path, 0, "batch", 2, ["_table", "b"]) == (None, 0, 1, None)
     assert appended(tmp_path, 0, "missing", 2) is None
+    assert appended(tmp_path, 0, "BATCH", 2, ["_TABLE", "a"]) == (4, 2, 1, 3)
     metadata["configuration"] = {}
     (tmp_path / "_delta_log" / f"{0:020}.crc").write_text(json.dumps({"metadata": metadata}))
     assert appended(tmp_path, 0, "batch", 2) == (90, 2, 1, 80)
+    assert appended(tmp_path, 0, "Batch", 85) == (None, 0, 1, 80)
 
 
 def test_a_gap_in_the_log_has_to_be_asked_for(tmp_path: Path) -> None:

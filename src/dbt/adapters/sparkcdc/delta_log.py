@@ -326,20 +326,22 @@ def appended(
 
 
 def _physical_names(folder: Place, names: Iterable[str], columns: list[str]) -> list[str]:
-    """The names that columns have in the log: with column mapping they keep the first one.
+    """The names that columns have in the log, which tells upper from lower case.
 
-    Another column may have had the present name of one of them before.
+    With column mapping they keep the first one. Another column may have had the present name of one
+    of them before.
     """
     checksums = [int(found[1]) for found in map(CHECKSUM.fullmatch, names) if found]
     # Only other writers leave all of them out, and those do not rename columns.
     if not checksums:
         return columns
     metadata = _checksum(folder, max(checksums))["metadata"]
-    if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") == "none":
-        return columns
     fields = json.loads(metadata["schemaString"])["fields"]
-    mapped = {field["name"]: field["metadata"] for field in fields}
-    return [mapped[column]["delta.columnMapping.physicalName"] for column in columns]
+    known = {field["name"].lower(): field for field in fields}
+    found = [known[column.lower()] for column in columns]
+    if metadata.get("configuration", {}).get("delta.columnMapping.mode", "none") == "none":
+        return [field["name"] for field in found]
+    return [field["metadata"]["delta.columnMapping.physicalName"] for field in found]
 
 
 class _Appends(NamedTuple):
