@@ -62,9 +62,11 @@
     The text of a checkpoint.
       operation   how Delta's name for the operation of its commit ends; empty where only one statement can carry it. Iceberg has no
                   names for operations: a checkpoint counts once there
+    In the statement `set` a semicolon would end the value, and Spark puts variables into it.
 -#}
 {% macro _checkpoint_text(relation, position, operation="") -%}
-    {{ return(tojson(dict(position, cdc=relation | string, operation="" if cdc._is_iceberg(relation) else operation))) }}
+    {%- set text = tojson(dict(position, cdc=relation | string, operation="" if cdc._is_iceberg(relation) else operation)) -%}
+    {{ return(text | replace(";", "\\u003b") | replace("${", "\\u0024{")) }}
 {%- endmacro %}
 
 

@@ -10,6 +10,8 @@ import pytest
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
+from tests.functional.history import changes
+from tests.functional.history.changes import Changes, events_of
 from tests.functional.history.tables import FINAL, histories, rows
 
 pytestmark = pytest.mark.extended
@@ -197,3 +199,16 @@ class TestCommits:
             )
             assert [run[:2] for run in runs] == [(2, None), (2, 0), (1, 0)], node
             assert [run[2] for run in runs[1:]] == [run[3] for run in runs[:-1]], node
+
+
+class TestExpression(Changes):
+    @pytest.mark.usefixtures("changes")
+    def test_it_may_have_a_semicolon(self, project: Any) -> None:
+        """Checkpoints hold it, which Spark takes from a statement."""
+        arrival = "arrival: cast(split(concat(batch, ';'), ';')[0] as int)"
+        declared = changes.SOURCES.replace("arrival: batch", arrival)
+        write_file(declared, project.project_root, "models", "sources.yml")
+        for batch in (1, 2):
+            self.put(project, batch, events_of(batch))
+            run_dbt(["build"])
+        self.check(project, events_of(1) + events_of(2))
