@@ -6,17 +6,20 @@
 {% macro _new_data(spec, read_from, raw_version, is_part, looks=3) -%}
     {%- set d = none if spec.follows else spec.declaration -%}
     {%- if d -%}
-        {%- set appended = cdc._appended(d, read_from, raw_version) if none not in [read_from, raw_version] else none -%}
-        {%- set is_behind = appended and appended.is_behind(read_from) -%}
+        {%- set is_asked = none not in [read_from, raw_version] -%}
+        {%- set appended = cdc._appended(d, read_from, raw_version) if is_asked else none -%}
         {#- Of a load that goes on in parts the log of later commits tells only what came behind it. -#}
-        {%- if appended and not is_behind and not is_part -%}
+        {%- if appended and not appended.is_behind(read_from) and not is_part -%}
             {{ return({
                 "read_from": read_from, "read_to": appended.highest, "raw_rows": appended.rows, "raw_version": appended.version
             }) }}
         {%- endif -%}
         {%- set asked_from, asked_since = read_from, raw_version -%}
-        {%- set read_from = appended.lowest - 1 if is_behind else read_from -%}
         {%- set raw_version = cdc._raw_version(d) -%}
+        {#- Again, for what came meanwhile belongs to this version, which the next run looks at no more. -#}
+        {%- set appended = cdc._appended(d, asked_from, asked_since) if is_asked else none -%}
+        {%- set is_behind = appended and appended.is_behind(read_from) -%}
+        {%- set read_from = appended.lowest - 1 if is_behind else read_from -%}
         {%- set asked = "select max(" ~ (d.arrival or "null") ~ "), count(*) " ~ cdc._from_new_rows(d, read_from) -%}
         {%- set found = run_query(asked).rows[0] -%}
         {%- if cdc._raw_version(d) != raw_version and looks > 1 -%}

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc import SparkCdcAdapter
 from dbt.tests.util import run_dbt, write_file
 from dbt_common.exceptions import DbtRuntimeError
 
 from tests.functional.history import changes
 from tests.functional.history.changes import Changes, events_of
 from tests.functional.history.tables import FINAL, histories, rows
+from tests.functional.oracle import Event
 
 pytestmark = pytest.mark.extended
 
@@ -212,3 +214,31 @@ class TestExpression(Changes):
             self.put(project, batch, events_of(batch))
             run_dbt(["build"])
         self.check(project, events_of(1) + events_of(2))
+
+
+class TestBetweenTwoLooks(Changes):
+    @pytest.mark.usefixtures("changes")
+    def test_a_row_behind_is_read(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is committed after the log was read, and before the version is noted."""
+        self.put(project, 1, events_of(1))
+        self.put(project, 2, events_of(2))
+        run_dbt(["build"])
+        self.put(project, 3, events_of(3))
+        # Without an arrival, so that a query has to tell what is new.
+        values = "(0, 9, 9, 'I', 'x', 'y', null)"
+        project.run_sql(f"insert into {project.test_schema}.changes values {values}")
+        late = Event(0, 50, 15, "I", "late", "p")
+        version, left = SparkCdcAdapter.logged_version, [(*late, 1)]
+
+        def looking(adapter: SparkCdcAdapter, table: str) -> int | None:
+            if left and table.replace("`", "").endswith(".changes"):
+                insert = f"insert into {project.test_schema}.changes values {left.pop()}"
+                adapter._spark.newSession().sql(insert)
+            return version(adapter, table)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SparkCdcAdapter, "logged_version", looking)
+            run_dbt(["build"])
+        assert not left
+        run_dbt(["build"])
+        self.check(project, [*events_of(1), *events_of(2), *events_of(3), late])
