@@ -39,6 +39,6 @@
         spec.relation | string,
         "insert into " ~ spec.relation ~ " replace where " ~ adapter.partition_condition(touched) ~ " select " ~ columns
             ~ " from " ~ cdc._step(spec, "overwritten", rows, false).relation,
-        batch.version, cdc._checkpoint_text(spec.relation, batch.position), false, cdc._maintenance()
+        batch.version, cdc._checkpoint_text(spec.relation, dict(batch.position, base=batch.version)), false, cdc._maintenance()
     )) }}
 {%- endmacro %}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
 import pytest
+from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
 from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import append, histories, rows
+from tests.functional.history.test_beside_others import writes
 
 SOURCES = """
 version: 2
@@ -129,10 +133,38 @@ class TestInsertOverwrite:
         """Of rows that do not change, the column would keep what the former one made of them."""
         self.put(project, spark, 0, [(1, 1, "I", "a", "x")])
         run_dbt(["build", "--select", "+alone"])
-        other = SOURCES.replace("upper(region)", "concat('x', region)")
+        other = SOURCES.replace("upper(region)", "lower(region)")
         write_file(other, project.project_root, "models", "sources.yml")
         self.put(project, spark, 1, [(2, 2, "I", "b", "x")])
         results = run_dbt(["build", "--select", "+alone"], expect_pass=False)
         said = {result.node.name: str(result.message) for result in results}["alone"]
         assert 'was built with cdc.partition_by `{"area": "upper(region)"}`' in said
         assert rows(project, "select id, area from {s}.alone") == [(1, "A")]
+
+    @pytest.mark.extended
+    def test_a_replay_is_not_undone(
+        self, project: Any, spark: Any, package: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What `cdc_replay` commits right before the write of a build that read further."""
+        self.put(project, spark, 10, [(10, 10, "I", "a", "x")])
+        run_dbt(["build", "--select", "+alone"])
+        self.put(project, spark, 11, [(11, 11, "I", "a", "x")])
+        name = f"{project.test_schema}.alone"
+        back = {"cdc": name, "operation": "SET TBLPROPERTIES", "arrival": "batch", "read_to": -1}
+        back |= {"raw_version": None, "fingerprint": None, "set_back": True}
+        left, execute = [back], Cursor.execute
+
+        def replaying(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            if left and writes(sql, "alone"):
+                with scoped(cursor._spark, {CHECKPOINT: json.dumps(left.pop())}):
+                    execute(cursor, f"alter table {name} set tblproperties ('x' = 'y')")
+            execute(cursor, sql, bindings)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", replaying)
+            run_dbt(["build", "--select", "+alone"], expect_pass=False)
+        assert not left
+        run_dbt(["build", "--select", "+alone"])
+        notes = [row[13] for row in rows(project, f"describe history {name}") if row[13]]
+        [(arrived,)] = rows(project, "select count(*) from {s}.changes")
+        assert json.loads(notes[0])["run"]["counters"]["read"] == arrived
