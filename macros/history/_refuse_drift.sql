@@ -8,6 +8,10 @@
     {#- `dbt retry` does not build a staging model again that was built of the other declaration. -#}
     {%- set build_again = "build the staging model again as well: dbt build --select +" ~ node.name ~ ". Or drop the table and its"
         ~ " final table and build them again from the raw events." -%}
+    {#- Expressions that may say the same in other words, with the new name of a column for instance. -#}
+    {%- set confirmed = {
+        "cdc.sequence_by": "every event keeps its position", "cdc.partition_by": "every row keeps its values of these columns",
+    } -%}
     {%- set had_time = cdc._keeps_time(types) -%}
     {%- if had_time != ("_ts" in spec.types) -%}
         {%- do problems.append(
@@ -19,8 +23,8 @@
         {%- do problems.append(
             node.schema ~ "." ~ node.alias ~ " was built with " ~ trait ~ " `" ~ properties[trait]
             ~ "`, it is now declared as `" ~ now ~ "`. Undo the change and " ~ build_again
-            ~ (" Or, if every event keeps its position: alter table " ~ spec.relation ~ " set tblproperties ('cdc.sequence_by' = "
-            ~ cdc._literal(now) ~ ")" if trait == "cdc.sequence_by" else "")) -%}
+            ~ (" Or, if " ~ confirmed[trait] ~ ": alter table " ~ spec.relation ~ " set tblproperties ('" ~ trait ~ "' = "
+            ~ cdc._literal(now) ~ ")" if trait in confirmed else "")) -%}
     {%- endfor -%}
     {%- if problems -%}
         {%- do exceptions.raise_compiler_error(cdc._problem_report(problems)) -%}
@@ -86,7 +90,7 @@
     {%- set more = {"cdc.sequence_by": (d.sequence_by | join(", ")) or "the order of " ~ d.format} if d else {} -%}
     {#- A final table that is made of events keeps what these columns were for rows that do not change. -#}
     {%- if d and not d.history and d.partition_by -%}
-        {%- do more.update({"cdc.partition_by": tojson(d.partition_by)}) -%}
+        {%- do more.update({"cdc.partition_by": tojson(d.partition_by, sort_keys=true)}) -%}
     {%- endif -%}
     {{ return(dict({
         "cdc.keys": spec.key_columns | join(", "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -140,6 +141,12 @@ class TestInsertOverwrite:
         said = {result.node.name: str(result.message) for result in results}["alone"]
         assert 'was built with cdc.partition_by `{"area": "upper(region)"}`' in said
         assert rows(project, "select id, area from {s}.alone") == [(1, "A")]
+        # Who knows that the column stays what it is says so.
+        told = re.search(r"every row keeps its values of these columns: (alter table .*\))", said)
+        assert told
+        spark.sql(told[1])
+        run_dbt(["build", "--select", "+alone"])
+        assert rows(project, "select id, area from {s}.alone order by id") == [(1, "A"), (2, "b")]
 
     @pytest.mark.extended
     def test_a_replay_is_not_undone(
