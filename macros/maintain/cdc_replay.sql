@@ -13,7 +13,10 @@
     {%- set node = cdc._managed_nodes(table)[0] -%}
     {%- set d = cdc._upstream_declaration(node) -%}
     {%- set relation = cdc._relation_of(node) -%}
-    {%- if d.key_changes -%}
+    {%- if node.resource_type != "snapshot" and (not d or d.history) -%}
+        {%- do exceptions.raise_compiler_error("cdc: " ~ table ~ " is built from its history, which reads the events. Name the history, "
+            ~ cdc._node_above(node).name ~ ".") -%}
+    {%- elif d.key_changes -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ table ~ " reads events through the resolver, which cannot be set back. Resolve them again, which changes only"
             ~ " the rows concerned: dbt build --full-refresh --select " ~ (node.depends_on.nodes[0].split(".")[-1])

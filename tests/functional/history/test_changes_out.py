@@ -320,6 +320,8 @@ class TestChangesOut(Changes):
         }
         for name, words in refused.items():
             assert words in self.refusal("cdc_rewind", table=name, run=undone)
+        said = self.refusal("cdc_replay", table="changes_final")
+        assert "Name the history, changes_history." in said
 
     def refusal(self, operation: str, **args: Any) -> str:
         """What an operation that fails has to say."""
