@@ -60,15 +60,15 @@
 
 {#-
     Whether a text is that of a double which was read for a number of more digits: VARIANT keeps 38 of them, and none that an
-    exponent follows. The event then has the first digits with others behind them, and not only zeros. A text with an exponent has
-    its point elsewhere than the event.
+    exponent follows. The event then has the first digits with others behind them, and not only zeros. Its point may be elsewhere
+    than that of the text. Where the text has no exponent, there are so many of them, or an exponent, that no number of another
+    column which begins alike is meant.
 -#}
 {% macro _was_rounded(text) -%}
     {%- set digits = "ltrim('0', regexp_replace(" ~ text ~ ", '[-.]|E.*', ''))" -%}
-    {%- set of_exponent = "replace(_payload, '.', '') rlike concat(left(" ~ digits ~ ", 13), '[0-9]{4,}[1-9]')" -%}
-    {%- set of_others = "_payload rlike concat(replace(left(" ~ text ~ ", length(" ~ text ~ ") - 3), '.', '[.]'),"
-        ~ " '[0-9]{4,}[1-9]')" -%}
+    {%- set so_many = "if(contains(" ~ text ~ ", 'E'), '', '(?=[0-9]{20}|[0-9]+[eE])')" -%}
     {#- Nested, and not one AND: Spark computes what stands twice in a condition for each event, even behind a false first part. -#}
     {{ return("if(length(" ~ text ~ ") between 16 and 25, if(" ~ text ~ " rlike '^-?[0-9]+[.][0-9]+(E-?[0-9]+)?$', length(" ~ digits
-        ~ ") between 14 and 17 and if(contains(" ~ text ~ ", 'E'), " ~ of_exponent ~ ", " ~ of_others ~ "), false), false)") }}
+        ~ ") between 14 and 17 and replace(_payload, '.', '') rlike concat(left(" ~ digits ~ ", 13), " ~ so_many
+        ~ ", '[0-9]{4,}[1-9]'), false), false)") }}
 {%- endmacro %}

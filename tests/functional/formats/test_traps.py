@@ -190,6 +190,9 @@ class TestTraps(Decoding):
                     ("rate", "12345678901234.50000000000000000000"),
                     ("rate", "1.5E-7"),
                     ("ratio", "0." + "3" * 40),
+                    ("rate", "1.2345678901234567890123e3"),
+                    # Two numbers that begin alike, and are what they are.
+                    ("rate", '1234567890.12345},{"name":"wei","value":1234567890.12345678'),
                 ]
             )
         ],
@@ -317,6 +320,7 @@ class TestTraps(Decoding):
         assert reasons(built("digits_quarantine")) == [
             "column rate: its number has more digits than can be read",
             "column rate: its number has more digits than can be read",
+            "column rate: its number has more digits than can be read",
             "column wei: its number has more digits than can be read",
         ]
         found = [
@@ -329,6 +333,7 @@ class TestTraps(Decoding):
             Decimal("12345678901234.5"),
             Decimal("1.5E-7"),
             1 / 3,
+            "1234567890.12345678",
         ]
 
     def test_a_placeholder_of_ones_own(self, built: Any) -> None:
