@@ -93,7 +93,7 @@
             {"when": "matched and DBT_INTERNAL_SOURCE._events is null", "then": "delete"},
             {"when": "matched", "then": "update", "columns": ["_events"]},
         ]) -%}
-        {%- do cdc._commit_with_checkpoint(spec.relation, checkpoint, "MERGE", merge) -%}
+        {%- do cdc._commit_with_checkpoint(spec.relation, dict(checkpoint, base=checkpoint.at), "MERGE", merge) -%}
         {%- do cdc._refuse_foreign_writes(spec.relation, checkpoint.at) -%}
     {%- endif -%}
 {%- endmacro %}

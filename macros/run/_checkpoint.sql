@@ -20,9 +20,9 @@
             {#- Maintenance can only have picked up what a run that failed left in the session. -#}
             {%- set is_written = commit["operation"] == "SET TBLPROPERTIES" or commit["operation"] not in cdc._maintenance() -%}
             {%- if is_written and checkpoint -%}
-                {%- set found = cdc._unseen_replay(relation, checkpoint, commit["version"])
-                    or dict(checkpoint, written_at=commit["version"]) -%}
-                {%- do found.pop("set_back", none) -%}
+                {%- set other = cdc._unseen_checkpoint(relation, checkpoint, commit["version"]) -%}
+                {%- set found = dict(checkpoint, written_at=commit["version"]) if other is none else other -%}
+                {%- for name in ["set_back", "base"] -%}{%- do found.pop(name, none) -%}{%- endfor -%}
                 {{ return(dict(found, at=at.at)) }}
             {%- elif commit["operation"] not in cdc._maintenance() -%}
                 {{ return(at) }}
@@ -34,15 +34,20 @@
 
 
 {#-
-    The checkpoint with which `cdc_replay` has set a table back beside a build that had read an older one (its `base`) and has
-    committed since. None where there is no such.
+    The checkpoint that counts in place of a build's which had read an older version (its `base`): that with which `cdc_replay` or
+    `cdc_rewind` has set the table back since; an empty one where another program has written since, and the build was killed
+    before it could say so. None where there is no such.
 -#}
-{% macro _unseen_replay(relation, checkpoint, version) -%}
+{% macro _unseen_checkpoint(relation, checkpoint, version) -%}
     {%- set base = checkpoint.get("base") -%}
     {%- if base is not none and base < version - 1 -%}
         {%- for commit in cdc._commits_since(relation, base).commits if commit["version"] < version -%}
             {%- set other = cdc._checkpoint_of(commit, relation) -%}
-            {%- if other.get("set_back") -%}{{ return(dict(other, written_at=commit["version"])) }}{%- endif -%}
+            {%- if other.get("set_back") -%}
+                {{ return(dict(other, written_at=commit["version"])) }}
+            {%- elif not other and commit["operation"] not in cdc._maintenance() -%}
+                {{ return({}) }}
+            {%- endif -%}
         {%- endfor -%}
     {%- endif -%}
     {{ return(none) }}

@@ -54,6 +54,41 @@ class TestCrash(Changes):
         assert batch > 3
 
 
+class TestKilledBesideAnother(Changes):
+    """A build dies before it can say that another program has written the same table."""
+
+    @pytest.mark.extended
+    @pytest.mark.usefixtures("changes")
+    def test_the_next_build_sees_it(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        events = events_of(1)
+        self.put(project, 1, events)
+        run_dbt(["build"])
+        execute = Cursor.execute
+        for batch, table in enumerate(("changes_history", "changes_final", "alone_final"), 2):
+            left = [table]
+
+            def dying(
+                cursor: Cursor, sql: str, bindings: Any = None, left: list[str] = left
+            ) -> None:
+                is_write = bool(left) and left[0] in sql and bool(WRITES.match(sql))
+                if is_write:
+                    name = f"{project.test_schema}.{left.pop()}"
+                    cursor._spark.newSession().sql(f"delete from {name} where id = 1")
+                execute(cursor, sql, bindings)
+                if is_write:
+                    raise PowerCut(sql)
+
+            new = [Event(0, 100 * batch, 10 * batch, "I", "x", "p")]
+            events = events + new
+            self.put(project, batch, new)
+            with monkeypatch.context() as patch:
+                patch.setattr(Cursor, "execute", dying)
+                run_dbt(["build"], expect_pass=False)
+            assert not left
+            run_dbt(["build"])
+            self.check(project, events)
+
+
 class TestKilledWhileATableIsCreated(Changes):
     """Delta writes files and a log before the catalog knows the table."""
 

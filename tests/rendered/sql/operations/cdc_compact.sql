@@ -291,7 +291,7 @@ compacted_versions as (
                 and known._event_id = found._event_id;
 
 -- query
-set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "operation": "MERGE"};
+set spark.databricks.delta.commitInfo.userMetadata={"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "operation": "MERGE"};
 
 -- query
 merge into app.history_flagged as DBT_INTERNAL_DEST
