@@ -152,10 +152,18 @@
 {%- endmacro %}
 
 
+{#- The checkpoint that counted at a version: a write of another program makes older ones void, as in `_read_checkpoint`. -#}
+{% macro _checkpoint_at(commits, version) -%}
+    {%- for commit in commits if commit.version <= version -%}
+        {%- if commit.checkpoint or commit.operation not in cdc._maintenance() -%}{{ return(commit.checkpoint) }}{%- endif -%}
+    {%- endfor -%}
+    {{ return({}) }}
+{%- endmacro %}
+
+
 {#- Restores a table in one commit that has the checkpoint of that time. The next build looks at its input again in any case. -#}
 {% macro _restore(relation, commits, version, dry_run) -%}
-    {%- set known = commits | selectattr("version", "le", version) | selectattr("checkpoint") | list -%}
-    {%- set checkpoint = known[0].checkpoint if known else {} -%}
+    {%- set checkpoint = cdc._checkpoint_at(commits, version) -%}
     {%- set verb = "would go" if dry_run else "goes" -%}
     {%- do log("cdc: " ~ relation.identifier ~ ": " ~ verb ~ " back from version " ~ commits[0].version ~ " to version " ~ version,
         info=true) -%}
@@ -163,8 +171,9 @@
         {#- The snapshot has its checkpoint. -#}
         {%- do adapter.roll_back_iceberg(relation | string, (commits | selectattr("version", "le", version) | first).id) -%}
     {%- elif not dry_run -%}
+        {%- set known = dict(cdc._position_of(checkpoint, ["base"]), fingerprint=none, declared=none) if checkpoint else {} -%}
         {%- do cdc._commit_with_checkpoint(
-            relation, dict(checkpoint, fingerprint=none, declared=none, rewound_to=version), "RESTORE",
+            relation, dict(known, rewound_to=version, set_back=true), "RESTORE",
             "restore table " ~ relation ~ " to version as of " ~ version
         ) -%}
     {%- endif -%}
