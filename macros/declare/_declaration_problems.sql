@@ -69,6 +69,10 @@
             {%- do problems.append(at ~ "`partition_by` makes a column `" ~ name ~ "` that already exists."
                 ~ " Choose another name.") -%}
         {%- endfor -%}
+        {%- for name, expression in d.partition_by.items() if expression is none -%}
+            {%- do problems.append(at ~ "`partition_by` has no expression for the column `" ~ name ~ "`. In braces YAML divides at"
+                ~ " commas: put an expression that has one into quotes.") -%}
+        {%- endfor -%}
     {%- endif -%}
     {%- do problems.extend(cdc._key_change_problems(d, at)) -%}
     {%- if d.on_bad_event not in ["quarantine", "fail"] -%}

@@ -74,6 +74,8 @@ class TestDeclarations(Declarations):
             "sequence_by": "_message.lsn",
             "operation": "op",
             "columns": {**COLUMNS, "__cdc_x": "int", "_latest": "int", "s": "struct<a int>"},
+            # As `{area: concat(name, 'x')}` is read.
+            "partition_by": {"area": "concat(name", "'x')": None},
         },
         "sound": {
             "format": "goldengate",
@@ -112,9 +114,10 @@ class TestDeclarations(Declarations):
             ("rows", "column `__cdc_x` has a name that the package uses itself."),
             ("rows", "column `_latest` has a name that the package uses itself."),
             ("rows", "column `s` is a struct<a int>. Write the fields of a struct with a colon"),
+            ("rows", "`partition_by` has no expression for the column `'x')`. In braces YAML"),
         ):
             assert f"app.{table} (models/sources.yml): {problem}" in said
-        assert "15 problem(s)" in said
+        assert "16 problem(s)" in said
         assert "app.sound" not in said
 
 
