@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.tests.util import run_dbt
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -24,10 +23,3 @@ def project_config_update() -> dict[str, Any]:
         "models": {"+file_format": "delta"},
         "dispatch": [{"macro_namespace": "dbt", "search_order": ["test", "cdc", "dbt"]}],
     }
-
-
-@pytest.fixture(scope="class")
-def package(project: Any) -> None:
-    """The package, installed in the project."""
-    run_dbt(["deps"])
-    run_dbt(["parse"])  # deps forgets the adapter
