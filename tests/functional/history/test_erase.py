@@ -58,6 +58,8 @@ ARGUMENTS = [
     ({"table": "people_final", "keys": [1], "where": "id = 1"}, "cannot be combined"),
     ({"where": "id = 1"}, "needs a `table`"),
 ]
+# What is built of the people.
+PEOPLE = ["people_history", "people_final", "people_changes"]
 TABLES = ["people", "people_history", "people_history_tombstones", "people_final", "people_changes"]
 
 
@@ -154,9 +156,8 @@ class TestErase:
     def audit_holds(self) -> None:
         assert tables.unexplained(self.project, "people_audit") == 0
 
+    @pytest.mark.usefixtures("package")
     def test_one_after_the_other(self, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])  # deps forgets the adapter
         for table in ("people", "visits"):
             project.run_sql(
                 f"create table {project.test_schema}.{table} (id bigint, seq int, op string,"
@@ -175,16 +176,16 @@ class TestErase:
     def bad_input_is_refused_and_a_dry_run_writes_nothing(self) -> None:
         # A build writes one file, and this one does not hold the person.
         self.arrive("people", 0, *((key, 1, "I", f"q{key}@example.com") for key in range(101, 131)))
-        run_dbt(["build", "--select", "+people_history", "+people_final"])
+        run_dbt(["build", "--select", "stg_people", "people_history", "people_final"])
         people = [(key, 1, "I", f"p{key}@example.com") for key in range(1, 31) if key != 7]
         self.arrive("people", 1, *people, (7, 1, "I", "seven@example.com"))
         self.arrive("visits", 1, *people, (7, 1, "I", "visitor@example.com"))
-        run_dbt(["build"])
+        run_dbt(["build", "--select", *PEOPLE, "stg_visits", "visits_final"])
         self.arrive("people", 2, (7, 5, "U", "seven.new@example.com"), (8, 5, "U", "eight@a.com"))
         self.arrive("people", 2, (99, 5, "D", "nobody@example.com"), (9, 5, "U", "other@a.com"))
         # Its number is the highest of the raw table, and only the person has it.
         self.arrive("people", 3, (7, 3, "U", "seven.between@example.com"))
-        run_dbt(["build"])
+        run_dbt(["build", "--select", *PEOPLE])
         before = self.state()
         assert self.holding("seven") == set(TABLES) - {"people_history_tombstones"}
         for args, message in self.refusals:
@@ -240,7 +241,7 @@ class TestErase:
     def a_build_writes_nothing(self) -> None:
         before = self.state()
         written = [self.writes(table) for table in TABLES]
-        run_dbt(["build"])
+        run_dbt(["build", "--select", "stg_people", *PEOPLE, "people_audit"])
         assert self.state() == before
         assert [self.writes(table) for table in TABLES] == written
         self.audit_holds()
@@ -262,7 +263,7 @@ class TestErase:
         # One that would be in the quarantine.
         bad = (7, 5, "X", "seven.bad@example.com")
         self.arrive("people", 4, late, bad, (8, 6, "U", "eight@b.com"))
-        run_dbt(["build", "--select", "people_history", "people_final", "people_changes"])
+        run_dbt(["build", "--select", *PEOPLE])
         count = "select count(*), count_if(id = 7) from {s}.people_final"
         assert self.rows(count) == [(59, 0)]
         assert self.rows("select email from {s}.people_final where id = 8") == [("eight@b.com",)]
@@ -274,7 +275,8 @@ class TestErase:
             " where watermark_after = 4"
         )
         assert self.rows(ledger) == [(3, 1, 2)]
-        run_dbt(["build", "--full-refresh", "--exclude", "people_changes"])
+        tables = [*PEOPLE[:2], "people_audit", "stg_visits", "visits_final"]
+        run_dbt(["build", "--full-refresh", "--select", "stg_people", *tables])
         assert self.rows(count) == [(59, 0)]
         assert not self.rows("select 1 from {s}.people_history where id = 7")
         assert self.visits() == self.others
@@ -302,7 +304,7 @@ class TestErase:
         self.arrive(
             "people", 5, (7, 40, "I", "another@example.com"), (7, 6, "U", "seven.old@a.com")
         )
-        run_dbt(["build"])
+        run_dbt(["build", "--select", "stg_people", "people_history", "people_audit"])
         query = "select email, _seq from {s}.people_history where id = 7"
         assert self.rows(query) == [("another@example.com", 40)]
         self.audit_holds()
