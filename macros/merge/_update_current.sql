@@ -42,6 +42,7 @@
         "types": seen.types,
         "is_large": cdc._is_large(target),
     } -%}
+    {%- do cdc._refuse_missing_columns(node, target) -%}
     {%- set version = checkpoint.at -%}
     {%- if checkpoint.get("columns") != position.columns -%}
         {%- do cdc._refuse_other_source(node, cdc._column_types(target), false) -%}
@@ -108,6 +109,26 @@
             "cdc: " ~ target ~ " has the column " ~ (others | join(", ")) ~ ", which its history " ~ history ~ " does not have. Nothing was"
             ~ " written. Drop the column, or rebuild the table: dbt build --full-refresh --select " ~ node.name ~ ". Put columns of your"
             ~ " own into a model that reads the table."
+        ) -%}
+    {%- endif -%}
+{%- endmacro %}
+
+
+{#- A final table without a column that was declared to be computed since: its rows would have to be computed again. -#}
+{% macro _refuse_missing_columns(node, target) -%}
+    {%- set declaration = cdc._upstream_declaration(node) -%}
+    {%- if not declaration or not declaration.partition_by -%}
+        {{ return(none) }}
+    {%- endif -%}
+    {%- set known = cdc._table_types(target) | map("lower") | list -%}
+    {%- set missing = [] -%}
+    {%- for name in declaration.partition_by if name | lower not in known -%}
+        {%- do missing.append("`" ~ name ~ "`") -%}
+    {%- endfor -%}
+    {%- if missing -%}
+        {%- do exceptions.raise_compiler_error(
+            "cdc: " ~ target ~ " has no column " ~ (missing | join(", ")) ~ ", which `partition_by` of " ~ declaration.table
+            ~ " declares. Nothing was written. Build the table again: dbt build --full-refresh --select " ~ node.name
         ) -%}
     {%- endif -%}
 {%- endmacro %}

@@ -12,6 +12,7 @@
     {%- if cdc._has_same_input(node) or cdc._is_unaffected(node) -%}
         {{ return("nothing new") }}
     {%- endif -%}
+    {%- do cdc._refuse_missing_columns(node, cdc._relation_of(node)) -%}
     {%- set spec = cdc._lives_spec(node) -%}
     {%- do cdc._keep_format_properties(node, spec.relation) -%}
     {%- set checkpoint = cdc._checked_checkpoint(spec.relation, node) -%}

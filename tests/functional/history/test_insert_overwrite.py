@@ -36,6 +36,7 @@ sources:
         columns: *columns
 """
 
+SIZED = "        config: {meta: {cdc: {partition_by: {size: length(note)}}}}\n        columns"
 
 FINAL = """
 {{{{ config(materialized='incremental', incremental_strategy={strategy}, unique_key=['id'],
@@ -46,7 +47,9 @@ FINAL = """
 BATCHES = 3
 
 
-class TestInsertOverwrite:
+class Overwritten:
+    """A final table with a history, and one without, in partitions."""
+
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
         overwrite = {"strategy": "'insert_overwrite'"}
@@ -67,6 +70,8 @@ class TestInsertOverwrite:
         arriving = [(*event, batch) for event in events]
         append(spark, f"{project.test_schema}.changes", arriving, columns)
 
+
+class TestInsertOverwrite(Overwritten):
     def check(self, project: Any) -> None:
         columns = "id, region, note, _cdc_created_at, _cdc_updated_at, _cdc_seq"
         expected = rows(
@@ -129,11 +134,13 @@ class TestInsertOverwrite:
             results = run_dbt(["run", "--select", "written"], expect_pass=False)
             assert any(said in str(result.message) for result in results)
 
-    @pytest.mark.extended
+
+@pytest.mark.extended
+class TestOtherExpressions(Overwritten):
     def test_another_expression_is_refused(self, project: Any, spark: Any, package: None) -> None:
         """Of rows that do not change, the column would keep what the former one made of them."""
         self.put(project, spark, 0, [(1, 1, "I", "a", "x")])
-        run_dbt(["build", "--select", "+alone"])
+        run_dbt(["build", "--select", "+alone", "+written"])
         other = SOURCES.replace("upper(region)", "lower(region)")
         write_file(other, project.project_root, "models", "sources.yml")
         self.put(project, spark, 1, [(2, 2, "I", "b", "x")])
@@ -147,8 +154,28 @@ class TestInsertOverwrite:
         spark.sql(told[1])
         run_dbt(["build", "--select", "+alone"])
         assert rows(project, "select id, area from {s}.alone order by id") == [(1, "A"), (2, "b")]
+        # A further column would be missing, and nobody would notice.
+        more = other.replace("lower(region)", "lower(region), size: length(note)")
+        more = more.replace("identifier: changes\n        columns", f"identifier: changes\n{SIZED}")
+        write_file(more, project.project_root, "models", "sources.yml")
+        spark.sql(
+            f"alter table {project.test_schema}.alone set tblproperties ('cdc.partition_by' ="
+            """ '{"area": "lower(region)", "size": "length(note)"}')"""
+        )
+        run_dbt(["run", "--select", "stg_rows", "stg_alone"])
+        self.put(project, spark, 2, [(3, 3, "I", "c", "x")])
+        results = run_dbt(["build", "--select", "+alone", "+written"], expect_pass=False)
+        failed = {str(r.node.name): str(r.message) for r in results if str(r.status) == "error"}
+        assert failed.keys() == {"alone", "written"}
+        for name, message in failed.items():
+            assert f"{name} has no column `size`" in message
+            assert f"--full-refresh --select {name}" in message
+        run_dbt(["build", "--full-refresh", "--select", "alone", "written"])
+        for name in failed:
+            assert rows(project, f"select size from {{s}}.{name} where id = 3") == [(1,)]
+        write_file(SOURCES, project.project_root, "models", "sources.yml")
+        run_dbt(["build", "--full-refresh", "--select", "stg_alone+", "stg_rows+"])
 
-    @pytest.mark.extended
     def test_a_replay_is_not_undone(
         self, project: Any, spark: Any, package: None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
