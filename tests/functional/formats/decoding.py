@@ -84,7 +84,7 @@ class Decoding:
         return self.raw
 
     @pytest.fixture(scope="class")
-    def built(self, project: Any, session: Any, raw_tables: dict[str, Any]) -> Any:
+    def built(self, project: Any, package: None, session: Any, raw_tables: dict[str, Any]) -> Any:
         """Reads a view of the project: `built("stg_orders")` gives its rows."""
         schema = project.test_schema
         for name, rows in raw_tables.items():
@@ -96,8 +96,6 @@ class Decoding:
                     list(enumerate(lines)), "offset bigint, value string"
                 )
             frame.write.format("delta").saveAsTable(f"{schema}.raw_{name}")
-        run_dbt(["deps"])
-        run_dbt(["parse"])  # deps forgets the adapter
         run_dbt(["run"])
         return lambda view: session.table(f"{schema}.{view}").collect()
 
