@@ -104,7 +104,7 @@
     {%- if d and d.batch_order -%}
         {%- set last = none if spec.rebuild else checkpoint.get("batch") -%}
         {%- do position.update({"batch": last if window.nothing_new
-            else cdc._refuse_batches(d, window.read_from, window.read_to, last)}) -%}
+            else cdc._refuse_batches(d, window.read_from, window.read_to, last, spec.node.name)}) -%}
     {%- endif -%}
     {{ return(position) }}
 {%- endmacro %}

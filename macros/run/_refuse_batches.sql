@@ -2,7 +2,7 @@
     `batch_order`, for a source that promises numbered batches: refuses a run in which a batch is missing or comes again. Returns
     the last number; the table's checkpoint keeps it.
 -#}
-{% macro _refuse_batches(d, read_from, read_to, last) -%}
+{% macro _refuse_batches(d, read_from, read_to, last, table) -%}
     {%- set asked -%}
 with new_batches as (
     select distinct cast({{ d.batch_order }} as bigint) as _number
@@ -32,6 +32,8 @@ from new_batches
             "cdc: " ~ d.table ~ " " ~ problem[0] ~ ", and declares `batch_order`. Nothing was written."
             ~ " Let the missing batch arrive, or take the repeated one out of " ~ d.relation ~ "; without `batch_order` any"
             ~ " order and any repetition gives the same tables."
+            ~ (" If rows of the batch were only deleted and restored there, read them again: dbt run-operation cdc_replay --args"
+            ~ " '{table: " ~ table ~ ", since: " ~ (read_from + 1) ~ "}'" if problem[0].startswith("brings") and read_from is not none else "")
         ) -%}
     {%- endif -%}
     {{ return(found[1]) }}

@@ -278,8 +278,15 @@ class TestBatchOrder:
         arrives(2, 3)
         run_dbt(["build"])
         assert versions() == 3
-        # Batches that somebody wants read again are no repetition.
+        # Rows that come back were appended, and are batches that were read.
+        version = project.run_sql(f"describe history {orders} limit 1", fetch="all")[0][0]
+        project.run_sql(f"delete from {orders} where batch >= 2")
+        project.run_sql(f"restore table {orders} to version as of {version}")
         replay = "{table: orders_history, since: 2}"
+        _, log = run_dbt_and_capture(["build"], expect_pass=False)
+        assert "app.orders brings batch 2 again, after batch 3" in log
+        assert f"cdc_replay --args '{replay}'" in log
+        # Batches that somebody wants read again are no repetition.
         run_dbt(["run-operation", "cdc_replay", "--args", replay])
         run_dbt(["build"])
         assert versions() == 3
