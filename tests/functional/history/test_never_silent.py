@@ -225,7 +225,7 @@ class TestNeverSilent:
         )
         story.dbt("run", "--select", "stg_previewed", "stg_sampled")
         story.dbt("snapshot", "--empty", "--select", "previewed_history")
-        story.dbt("snapshot", "--sample", "1 day", "--select", "sampled_history")
+        story.dbt("build", "--sample", "1 day", "--select", "sampled_history")
         story.seen["sampled"] = story.current("sampled")
         # Tombstones of a first build are written by the second run of a history.
         story.dbt("build")
