@@ -308,7 +308,7 @@ def installed_package() -> str:
 
     A checkout has both. Otherwise pip notes the folder or the git address that it installed from.
     """
-    checkout = Path(__file__).resolve().parents[2]
+    checkout = Path(__file__).resolve().parents[3]
     if _is_package(checkout):
         return str(checkout)
     try:

@@ -7,6 +7,7 @@ import gzip
 import json
 import shutil
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -976,3 +977,11 @@ def test_the_options_are_documented() -> None:
         for name in parameter.opts
     ]
     assert len(options) > 15 and [name for name in options if f"`{name}`" not in page] == []
+
+
+def test_a_checkout_has_the_package_whatever_pip_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(init_answers, "distribution", unknown)
+    assert init_answers.installed_package() == str(ROOT)
