@@ -173,7 +173,7 @@
 
 {#- Stops a run that would never read anything again: the raw table holds rows, all of them before the place that was read to. -#}
 {% macro _refuse_lost_place(spec, d, last) -%}
-    {%- set highest = run_query("select max(" ~ d.arrival ~ ") from " ~ d.relation).rows[0][0] -%}
+    {%- set highest = cdc._highest_place(d) -%}
     {%- if highest is not none and highest < last -%}
         {%- do exceptions.raise_compiler_error(
             "cdc: " ~ spec.relation ~ " has read " ~ d.table ~ " up to `" ~ d.arrival ~ "` " ~ last

@@ -183,14 +183,14 @@ class CaptureFolder:
                 sync(self.path / folder)
         return gone
 
-    def write_json(self, name: str, told: Mapping[str, Any]) -> None:
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Replaces a file of the capture's own folder.
 
         Args:
             name: Name of the file.
-            told: What it is to hold.
+            content: What it is to hold.
         """
-        write_whole(self.path / OWN / name, json.dumps(told) + "\n")
+        write_whole(self.path / OWN / name, json.dumps(content) + "\n")
 
 
 class Batch:

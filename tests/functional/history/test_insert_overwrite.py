@@ -149,9 +149,9 @@ class TestOtherExpressions(Overwritten):
         assert 'was built with cdc.partition_by `{"area": "upper(region)"}`' in said
         assert rows(project, "select id, area from {s}.alone") == [(1, "A")]
         # Who knows that the column stays what it is says so.
-        told = re.search(r"every row keeps its values of these columns: (alter table .*\))", said)
-        assert told
-        spark.sql(told[1])
+        way = re.search(r"every row keeps its values of these columns: (alter table .*\))", said)
+        assert way
+        spark.sql(way[1])
         run_dbt(["build", "--select", "+alone"])
         assert rows(project, "select id, area from {s}.alone order by id") == [(1, "A"), (2, "b")]
         # A further column would be missing, and nobody would notice.
