@@ -133,7 +133,7 @@ def next_batch(spark: SparkSession, table: Table, changes: Changes, folder: Path
 
 
 def hard_batch(spark: SparkSession, table: Table, folder: Path) -> Path:
-    """Writes the next batch of a stream as they come: late, doubled, many events of a key at once.
+    """Writes the next batch of a stream: late-arriving, duplicate, many events of a key at once.
 
     The first batch inserts every key. Later ones are two turns each, and a key changes in one turn
     of three. One event in five comes one or two batches late, often as the only one of its key; one
@@ -157,9 +157,9 @@ def hard_batch(spark: SparkSession, table: Table, folder: Path) -> Path:
             "case when turn = 0 then 'I' when value % 10 in (2, 3) then 'D' else 'U' end as flag",
             f"turn * {BATCH_POSITIONS}L + id as seq",
             f"{arrival} as arrival",
-            "value % 7 = 0 and turn > 0 as is_doubled",
+            "value % 7 = 0 and turn > 0 as is_duplicate",
         )
-        .where(f"arrival = {batch} or (is_doubled and arrival = {batch - 1})")
+        .where(f"arrival = {batch} or (is_duplicate and arrival = {batch - 1})")
         .select("id", "flag", "seq")
     )
     return _arrive(spark, table, events, folder)

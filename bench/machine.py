@@ -68,7 +68,7 @@ def tree_memory() -> int:
             ["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
-        return 0  # without `ps` nothing is told of memory
+        return 0  # without `ps` nobody knows the memory
     children: dict[int, list[int]] = {}
     resident: dict[int, int] = {}
     for line in listed.stdout.splitlines():

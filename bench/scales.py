@@ -14,7 +14,7 @@ class Scale:
     """Sizes of all workloads.
 
     Attributes:
-        repeats: Measured batches of W1 and W2; the median of them is told.
+        repeats: Measured batches of W1 and W2; the median of them is reported.
         few_repeats: Those of the smaller tables of W4, and measured builds of W3 and W8.
         sizes: Rows of W4's tables; the last one is the table of W5, and W6 runs on the first one.
         main_sizes: Rows of the tables of W1 and W2, and W7; empty: W5's table.

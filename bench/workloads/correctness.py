@@ -36,7 +36,7 @@ def run(workshop: Workshop, scale: Scale, wanted: set[str], results: Results) ->
         DeltaRs(workshop),
     ]
     timings: dict[str, list[Timing]] = {system.name: [] for system in systems}
-    workload = f"C {HARD_BATCHES} batches, late and doubled"
+    workload = f"C {HARD_BATCHES} batches, late-arriving and duplicate"
     for number in range(HARD_BATCHES + 1):
         arrived = {table.name: data.hard_batch(workshop.spark, table, workshop.changes)}
         for system in list(systems):

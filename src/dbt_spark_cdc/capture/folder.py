@@ -54,9 +54,9 @@ class State:
 
     def to_json(self) -> str:
         """Returns the text of the file."""
-        told = asdict(self) | {"files": dict(self.files)}
-        told["position"] = None if self.position is None else format_lsn(self.position)
-        return json.dumps(told, indent=2) + "\n"
+        fields = asdict(self) | {"files": dict(self.files)}
+        fields["position"] = None if self.position is None else format_lsn(self.position)
+        return json.dumps(fields, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> State:
@@ -68,16 +68,16 @@ class State:
         Raises:
             ValueError: It is not what `to_json` writes.
         """
-        told = json.loads(text)
+        fields = json.loads(text)
         try:
-            position = told["position"]
+            position = fields["position"]
             return cls(
-                slot=str(told["slot"]),
-                system=str(told["system"]),
-                database=str(told["database"]),
-                tables=tuple(map(str, told["tables"])),
+                slot=str(fields["slot"]),
+                system=str(fields["system"]),
+                database=str(fields["database"]),
+                tables=tuple(map(str, fields["tables"])),
                 position=None if position is None else parse_lsn(position),
-                files={str(name): str(part) for name, part in told["files"].items()},
+                files={str(name): str(part) for name, part in fields["files"].items()},
             )
         except (AttributeError, KeyError, TypeError) as exc:
             raise ValueError(f"{exc} is missing or wrong") from exc

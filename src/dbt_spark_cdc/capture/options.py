@@ -1,4 +1,4 @@
-"""What `cdc capture postgres` is told, checked as a whole."""
+"""The options of `cdc capture postgres`, checked as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cdc init` was told: its options, and what is wrong with them by themselves."""
+"""The options of `cdc init`, and what is wrong with them by themselves."""
 
 from __future__ import annotations
 

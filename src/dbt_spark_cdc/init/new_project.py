@@ -137,7 +137,7 @@ def _settled(
     keys = _by_table("--key", answers.keys, known, problems)
     orders = _by_table("--sequence-by", answers.sequence_by, known, problems)
     tables = [_complete(table, keys, orders, problems) for table in wanted]
-    problems += _doubled(tables)
+    problems += _duplicate_names(tables)
     return tables
 
 
@@ -295,7 +295,7 @@ def _key_columns(text: str, known: Mapping[str, str]) -> list[str]:
     return columns
 
 
-def _doubled(tables: Sequence[NewTable]) -> Iterator[Problem]:
+def _duplicate_names(tables: Sequence[NewTable]) -> Iterator[Problem]:
     """Names that two tables would give to different models: dbt has one name space for all."""
     seen = {LANDING: -1} if any(table.is_landed for table in tables) else {}
     for number, table in enumerate(tables):

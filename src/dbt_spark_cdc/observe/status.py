@@ -361,7 +361,7 @@ def _unread_files(folder: Path, read_at: datetime | None) -> Unread:
 
 
 def _own_rows(table: CdcTable) -> tuple[str, str] | bool:
-    """How the rows of a table are told from those of others in a shared raw table.
+    """How the rows of a table are distinguished from those of others in a shared raw table.
 
     Returns:
         A column and its value; True where all rows are its own; False where it takes a query.

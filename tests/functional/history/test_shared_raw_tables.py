@@ -42,7 +42,7 @@ NUMBERED = "history: false, batch_order: offset"
 TABLES = ("items_history", "items_final", "lone_final", "moving_resolved", "moving_history")
 
 
-class TestPassedBy:
+class TestEventsOfOtherTables:
     offset = 0
     tables: tuple[str, ...] = TABLES
 
@@ -196,7 +196,7 @@ sources:
 """
 
 
-class TestLanded(TestPassedBy):
+class TestLanded(TestEventsOfOtherTables):
     """Landed tables are partitions of their raw table, and its log tells what is new in each."""
 
     tables = ("items_history", "items_final", "lone_final")
