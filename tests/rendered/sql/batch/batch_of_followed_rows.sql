@@ -113,7 +113,9 @@ timed_events as (
         *,
         _op not in ('I', 'U', 'B', 'S') as _is_end
     from events
-),repeated_events as (
+),
+
+repeated_events as (
     select
         *,
         coalesce(
@@ -167,7 +169,9 @@ numbered_events as (
         last_value(if(_is_birth, _ts, null), true)
             over (partition by `_entity_id` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
-),grouped_events as (
+),
+
+grouped_events as (
     select
         `_entity_id`,
         greatest(_version, 1) as _version,

@@ -107,7 +107,9 @@ timed_events as (
         *,
         _op not in ('I', 'U', 'B', 'S') as _is_end
     from events
-),repeated_events as (
+),
+
+repeated_events as (
     select
         *,
         coalesce(
@@ -161,7 +163,9 @@ numbered_events as (
         last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
             over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
-),grouped_events as (
+),
+
+grouped_events as (
     select
         `id`,
         greatest(_version, 1) as _version,

@@ -176,7 +176,9 @@ timed_events as (
         _state,
         _is_truncate or _op not in ('I', 'U', 'B', 'S') as _is_end
     from closed_events
-),repeated_events as (
+),
+
+repeated_events as (
     select
         *,
         coalesce(
@@ -230,7 +232,9 @@ numbered_events as (
         last_value(if(_is_birth, coalesce(_state._cdc_created_at, _ts), null), true)
             over (partition by `id` order by _seq, _is_end, _event_id, _is_new, _op) as _created
     from compared_events
-),grouped_events as (
+),
+
+grouped_events as (
     select
         `id`,
         greatest(_version, 1) as _version,

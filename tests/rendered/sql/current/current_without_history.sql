@@ -88,7 +88,9 @@ other_events as (
     select * except (__cdc_is_sole)
     from placed_events
     where not __cdc_is_sole
-),repeated_events as (
+),
+
+repeated_events as (
     select
         *,
         coalesce(
@@ -139,7 +141,9 @@ numbered_events as (
         last_value(if(_is_birth, _seq, null), true)
             over (partition by `sku` order by _seq, _is_end, _event_id, _op) as _created
     from compared_events
-),grouped_events as (
+),
+
+grouped_events as (
     select
         `sku`,
         greatest(_version, 1) as _version,

@@ -42,7 +42,9 @@ timed_events as (
         *,
         _op not in ('I', 'U', 'B', 'S') as _is_end
     from events
-),repeated_events as (
+),
+
+repeated_events as (
     select
         *,
         coalesce(
@@ -87,7 +89,9 @@ numbered_events as (
         last_value(if(_is_birth, _ts, null), true)
             over (partition by `order_id`, `line` order by _seq, _is_end, _event_id, _op) as _created
     from compared_events
-),grouped_events as (
+),
+
+grouped_events as (
     select
         `order_id`, `line`,
         greatest(_version, 1) as _version,

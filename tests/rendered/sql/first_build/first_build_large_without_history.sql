@@ -41,7 +41,9 @@ timed_events as (
         *,
         _op not in ('I', 'U', 'B', 'S') as _is_end
     from events
-),repeated_events as (
+),
+
+repeated_events as (
     select
         *,
         coalesce(
@@ -92,7 +94,9 @@ numbered_events as (
         last_value(if(_is_birth, _seq, null), true)
             over (partition by `sku` order by _seq, _is_end, _event_id, _op) as _created
     from compared_events
-),grouped_events as (
+),
+
+grouped_events as (
     select
         `sku`,
         greatest(_version, 1) as _version,
