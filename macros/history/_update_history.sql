@@ -134,40 +134,6 @@
 
 
 {#-
-    The versions that are known of the keys of a batch, as steps: the latest one of each key, and all of the keys whose new events
-    are not in order after it. Where that cannot tell, all versions of all touched keys.
--#}
-{% macro _known_versions(spec, window, events, facts, bounds) -%}
-    {{ return(adapter.dispatch("known_versions", "cdc")(spec, window, events, facts, bounds)) }}
-{%- endmacro %}
-
-
-{#- The portable way: all versions of the touched keys, in one step. -#}
-{% macro default__known_versions(spec, window, events, facts, bounds) -%}
-    {%- if spec.rebuild -%}
-        {{ return({"events": events, "latest": none, "whole": {"relation": spec.relation}}) }}
-    {%- endif -%}
-    {{ return({"events": events, "latest": none, "whole": cdc._step(
-        spec, "known", cdc._whole_histories(spec, events, facts.truncates > 0, bounds), window.few, scans_table=true
-    )}) }}
-{%- endmacro %}
-
-
-{% macro sparkcdc__known_versions(spec, window, events, facts, bounds) -%}
-    {%- if spec.rebuild or spec.follows or spec.by_position or facts.truncates or window.read_from is none -%}
-        {{ return(cdc.default__known_versions(spec, window, events, facts, bounds)) }}
-    {%- endif -%}
-    {%- set latest_sql = cdc._latest_versions(spec, events, bounds, facts.single) -%}
-    {%- set latest = cdc._step(spec, "latest", latest_sql, window.few, scans_table=true) -%}
-    {%- set whole = none -%}
-    {%- if cdc._has_any(latest, "_is_in_order", false) -%}
-        {%- set whole = cdc._step(spec, "late", cdc._late_histories(spec, latest, bounds), window.few, scans_table=true) -%}
-    {%- endif -%}
-    {{ return({"events": events, "latest": latest, "whole": whole}) }}
-{%- endmacro %}
-
-
-{#-
     A condition on the history that is true of exactly the versions that a run replaces or deletes; none where they cannot be
     listed.
 -#}
