@@ -37,3 +37,9 @@
         "case when _cdc_operation = 'U' and " ~ (kept | join("")) ~ "(" ~ (moved | join(" or ")) ~ ") then " ~ old ~ " end"
     ) }}
 {%- endmacro %}
+
+
+{#- The key columns that an event may give an old value of. -#}
+{% macro _changeable_keys(d) -%}
+    {{ return(d.key_columns if not d.keyless and not d.traits.columns else []) }}
+{%- endmacro %}

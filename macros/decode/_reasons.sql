@@ -1,5 +1,5 @@
 {#- Every reason why an event cannot be applied, as one text; NULL for a good event. -#}
-{% macro _reasons(d, time) -%}
+{% macro _reasons(d) -%}
     {%- set row_event = "_op in ('I', 'U', 'D')" -%}
     {%- set reasons = ["coalesce(_cdc_raw_problem, _cdc_problem)"] -%}
     {%- if d.source_table -%}
@@ -8,7 +8,7 @@
     {%- endif -%}
     {%- set sound = "coalesce(_cdc_raw_problem, _cdc_problem) is null" -%}
     {%- do reasons.append("case when " ~ sound ~ " and _seq is null then 'no sequence' end") -%}
-    {%- if time -%}
+    {%- if cdc._has_event_time(d) -%}
         {%- do reasons.append("case when " ~ sound ~ " and _ts is null then 'no event time' end") -%}
     {%- endif -%}
     {%- if d.arrival -%}
@@ -30,7 +30,7 @@
             ~ " as string) is null then "
             ~ cdc._literal("no value for key column " ~ key) ~ " end") -%}
     {%- endfor -%}
-    {%- for column in d.columns if not d.keyless and not d.traits.columns and column.name in d.key_columns -%}
+    {%- for column in d.columns if column.name in cdc._changeable_keys(d) -%}
         {%- set old = cdc._given("old " ~ column.name) -%}
         {%- do reasons.append("case when " ~ old ~ " is not null and " ~ cdc._view_column("__cdc_old_" ~ column.name)
             ~ " is null then " ~ cdc._misfit_text(d, column, "former value of key column ", old) ~ " end") -%}

@@ -3,6 +3,7 @@
     version (_is_start) or changes a value (_is_change), and the number of the version that it belongs to (_version).
 -#}
 {% macro _numbered_events(spec) -%}
+    {%- set keys = cdc._column_list(spec.key_columns) -%}
     {%- set event_order = cdc._event_order(spec) -%}
     {%- set resolves = cdc._resolves(spec) -%}
     {%- set before = "lag(_values) over (" ~ event_order ~ ")" if resolves else "__cdc_previous._values" -%}
@@ -29,7 +30,7 @@ numbered_events as (
         row_number() over ({{ event_order }}) as _ordinal,
         count_if(_is_start) over ({{ event_order }}) as _version,
         {%- if spec.counted %}
-        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by {{ cdc._column_list(spec.key_columns) }}), false) as _is_late,
+        _is_new and coalesce(_seq < max(if(_is_new, null, _seq)) over (partition by {{ keys }}), false) as _is_late,
         _is_new and (coalesce(_seq = __cdc_previous._seq, false) or coalesce(_seq = __cdc_next_seq, false)) as _is_tied,
         {%- endif %}
         last_value(if(_is_birth, {{ "coalesce(_state._cdc_created_at, " ~ spec.time ~ ")" if spec.stateful else spec.time }}, null), true)
