@@ -40,7 +40,10 @@ typed_events as (
 {%- endmacro %}
 
 
-{#- The values in their types: `names` of the columns that hold them, their `expressions`, and the same as `columns` by their own names. -#}
+{#-
+    The values in their types: their `expressions`, the `names` that these have in a lateral view, and the declared `columns` made
+    of them.
+-#}
 {% macro _typed_columns(d) -%}
     {%- set names, expressions, columns = [], [], [] -%}
     {%- for column in d.columns -%}

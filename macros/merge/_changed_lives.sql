@@ -1,4 +1,7 @@
-{#- The known rows that new events touch, and what becomes of them, as `_known_versions` and `_changed_versions` have it of a history. -#}
+{#-
+    The known rows that new events touch, and what becomes of them, in a final table without a history. Histories have
+    `_known_versions` and `_changed_versions` for it.
+-#}
 
 {#-
     The rows that a run may change, and whether the new events of their keys are in order after them: those of its keys, those
