@@ -4,7 +4,7 @@
       read_events        a format's own macro: what it makes of them, beside the raw columns
       decoded_events     its result: _cdc_operation, _cdc_image, _cdc_before, _seq, _ts, _cdc_problem, _cdc_table
       held_events        the same, computed once
-      given_events       the value each event gives each column
+      given_events       the value each event gives each column: `_given_events` has the two before it as well
       typed_events       every declared column in its type
       identified_events  with _event_id; _reason is null for good events
     Where an erasure list is there, the last one holds no event of a listed key: in `judged_events` these are `__cdc_is_erased`.

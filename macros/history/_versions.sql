@@ -1,5 +1,5 @@
 {#-
-    Events to versions: the rules of meaning in plain SELECTs, the only place where they stand.
+    Events to versions: the rules of meaning in plain SELECTs, here and in the steps below. They stand nowhere else.
 
     Reads the CTEs `events` and `truncates` (positions); gives a chain of CTEs, each read once, that ends in `versions`: one row a
     version, and one row without dbt_scd_id for each key that has ends only. The steps, each in a file of its own:
