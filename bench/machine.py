@@ -11,8 +11,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from dbt.adapters.sparkcdc.java import find_java
-from dbt.adapters.sparkcdc.settings import GIB, cpu_cores, driver_memory, machine_memory
+from dbt.adapters.sparkcdc.jvm.java import find_java
+from dbt.adapters.sparkcdc.jvm.settings import GIB, cpu_cores, driver_memory, machine_memory
 
 PACKAGES = ("dbt-core", "dbt-spark", "pyspark", "delta-spark", "duckdb", "deltalake")
 SECONDS_BETWEEN_LOOKS = 0.5

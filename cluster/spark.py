@@ -14,10 +14,10 @@ from xml.sax.saxutils import escape
 
 import pyspark
 from dbt.adapters.sparkcdc import private, storage
-from dbt.adapters.sparkcdc.java import find_java
+from dbt.adapters.sparkcdc.jvm.java import find_java
+from dbt.adapters.sparkcdc.jvm.settings import LONG_RUN, launch_settings
+from dbt.adapters.sparkcdc.jvm.submit import as_properties
 from dbt.adapters.sparkcdc.prepare import prepare
-from dbt.adapters.sparkcdc.settings import LONG_RUN, launch_settings
-from dbt.adapters.sparkcdc.submit import as_properties
 
 from cluster.metastore import DATABASE, USER
 from cluster.options import HOST, Folder, Options, Problem

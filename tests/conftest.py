@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import jars
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
+from dbt.adapters.sparkcdc.jvm import jars
 from dbt.adapters.sparkcdc.prepare import prepare
 from dbt.adapters.sparkcdc.session import close_session, open_session
 from dbt_common.tests import enable_test_caching

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import duckdb
-from dbt.adapters.sparkcdc.settings import cpu_cores
+from dbt.adapters.sparkcdc.jvm.settings import cpu_cores
 
 from bench.data import COLUMNS, Table
 from bench.session import Timing, Workshop

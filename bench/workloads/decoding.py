@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import duckdb
-from dbt.adapters.sparkcdc.settings import cpu_cores
+from dbt.adapters.sparkcdc.jvm.settings import cpu_cores
 
 from bench.data import SCHEMA
 from bench.results import Results

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import yaml
-from dbt.adapters.sparkcdc import jars, metastore
-from dbt.adapters.sparkcdc.java import find_java
-from dbt.adapters.sparkcdc.settings import driver_memory, machine_memory
+from dbt.adapters.sparkcdc.jvm import jars, metastore
+from dbt.adapters.sparkcdc.jvm.java import find_java
+from dbt.adapters.sparkcdc.jvm.settings import driver_memory, machine_memory
 from dbt_common.exceptions import DbtRuntimeError
 from packaging.requirements import Requirement
 from rich.console import Console

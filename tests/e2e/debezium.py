@@ -19,8 +19,9 @@ from urllib.request import urlopen
 
 import pyspark
 import pytest
-from dbt.adapters.sparkcdc import jars, session
-from dbt.adapters.sparkcdc.java import find_java
+from dbt.adapters.sparkcdc import session
+from dbt.adapters.sparkcdc.jvm import jars
+from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
 
 from tests.e2e.servers import free_port, wait_for

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from dbt.adapters.sparkcdc import jars, session
-from dbt.adapters.sparkcdc.java import find_java
+from dbt.adapters.sparkcdc import session
+from dbt.adapters.sparkcdc.jvm import jars
+from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
 from py4j import protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import jars
+from dbt.adapters.sparkcdc.jvm import jars
 from dbt.adapters.sparkcdc.prepare import prepare
 from dbt_common.exceptions import DbtRuntimeError
 

@@ -66,7 +66,7 @@ def test_the_wheel_holds_its_packages_and_nothing_else(built: Built) -> None:
     assert names == expected
     # Not only Python: what the report, the rules, dbt and Java read.
     assert {
-        "dbt/adapters/sparkcdc/log4j2.properties",
+        "dbt/adapters/sparkcdc/jvm/log4j2.properties",
         "dbt/include/sparkcdc/dbt_project.yml",
         "dbt/include/sparkcdc/macros/python_model.sql",
         "dbt/include/sparkcdc/profile_template.yml",

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dbt.adapters.sparkcdc import java
+from dbt.adapters.sparkcdc.jvm import java
 from rich.console import Console
 
 from dbt_spark_cdc import invocation

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import answers
+from dbt.adapters.sparkcdc.jvm import answers
 
 
 class Client:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from dbt.adapters.sparkcdc import archive
-from dbt.adapters.sparkcdc.java import Java
+from dbt.adapters.sparkcdc.jvm import archive
+from dbt.adapters.sparkcdc.jvm.java import Java
 
 JAVA = Java(Path("/java"), "17.0.1")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc.java import find_java
+from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt_common.exceptions import DbtRuntimeError
 
 

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc import metastore
+from dbt.adapters.sparkcdc.jvm import metastore
 from dbt_common.exceptions import DbtRuntimeError
 
 HOLDER = """
 import sys, pathlib
-from dbt.adapters.sparkcdc import metastore
+from dbt.adapters.sparkcdc.jvm import metastore
 metastore.hold(pathlib.Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

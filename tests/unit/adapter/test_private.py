@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc import metastore, private
+from dbt.adapters.sparkcdc import private
+from dbt.adapters.sparkcdc.jvm import metastore
 from dbt.adapters.sparkcdc.statement_log import StatementLog
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc import settings
 from dbt.adapters.sparkcdc.impl import _is_one_model
+from dbt.adapters.sparkcdc.jvm import settings
 
 
 def launch(tmp_path: Path, **parameters: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from dbt.adapters.sparkcdc import storage
-from dbt.adapters.sparkcdc.submit import (
+from dbt.adapters.sparkcdc.jvm.submit import (
     ARGUMENTS,
     as_properties,
     given,

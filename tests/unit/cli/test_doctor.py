@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from dbt.adapters.factory import reset_adapters
-from dbt.adapters.sparkcdc import jars, metastore
+from dbt.adapters.sparkcdc.jvm import jars, metastore
 
 from dbt_spark_cdc import doctor
 from dbt_spark_cdc.cli import main

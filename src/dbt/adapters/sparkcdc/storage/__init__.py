@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.sparkcdc import jars
+from dbt.adapters.sparkcdc.jvm import jars
 from dbt_common.exceptions import DbtRuntimeError
 
 LOCAL_LOG_STORE = "spark.delta.logStore.file.impl"

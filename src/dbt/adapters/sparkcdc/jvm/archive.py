@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from dbt.adapters.sparkcdc.jars import cache_folder
-from dbt.adapters.sparkcdc.java import Java
+from dbt.adapters.sparkcdc.jvm.jars import cache_folder
+from dbt.adapters.sparkcdc.jvm.java import Java
 
 
 def spark_home() -> Path:

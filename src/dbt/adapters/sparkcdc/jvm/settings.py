@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dbt.adapters.sparkcdc.metastore import url
+from dbt.adapters.sparkcdc.jvm.metastore import url
 
 GIB = 1024**3
 MAX_DRIVER_MEMORY = 8 * GIB
