@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.session import open_session
+from dbt.adapters.sparkcdc.session.opening import open_session
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 

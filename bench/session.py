@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.adapters.sparkcdc.session import open_session
+from dbt.adapters.sparkcdc.session.cursor import Cursor
+from dbt.adapters.sparkcdc.session.opening import open_session
 from dbt.cli.main import dbtRunner, dbtRunnerResult
 from dbt.contracts.graph.manifest import Manifest
 from dbt_common.events.contextvars import get_node_info

@@ -11,7 +11,7 @@ import pytest
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.jvm import jars
 from dbt.adapters.sparkcdc.prepare import prepare
-from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt.adapters.sparkcdc.session.opening import close_session, open_session
 from dbt_common.tests import enable_test_caching
 
 # As in profiles.yml: compiling a query would take longer than running it.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
+from dbt.adapters.sparkcdc.session.settings_scope import INTERPRETED, scoped
 
 from bench.data import COLUMNS, Table
 from bench.session import Timing, Workshop

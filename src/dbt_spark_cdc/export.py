@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from dbt.adapters.sparkcdc.errors import message_of
-from dbt.adapters.sparkcdc.remote import is_remote
+from dbt.adapters.sparkcdc.session.remote import is_remote
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

@@ -334,7 +334,7 @@ def _selector(source: str, table: str) -> str:
 
 def _session(folder: Path, profiles: Path | None, target: str | None) -> Any:
     from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-    from dbt.adapters.sparkcdc.session import open_session
+    from dbt.adapters.sparkcdc.session.opening import open_session
 
     try:
         credentials = load_credentials(folder, profiles, target)

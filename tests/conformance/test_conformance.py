@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt.adapters.sparkcdc.session.opening import close_session, open_session
 from dbt.tests.util import run_dbt
 
 from tests.conformance.cases import DATA, Case, cases

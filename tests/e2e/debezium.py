@@ -19,10 +19,10 @@ from urllib.request import urlopen
 
 import pyspark
 import pytest
-from dbt.adapters.sparkcdc import session
 from dbt.adapters.sparkcdc.jvm import jars
 from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
+from dbt.adapters.sparkcdc.session import opening as session
 
 from tests.e2e.servers import free_port, wait_for
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from dbt.adapters.sparkcdc import session
 from dbt.adapters.sparkcdc.jvm import jars
 from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
+from dbt.adapters.sparkcdc.session import opening as session
 from py4j import protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
 

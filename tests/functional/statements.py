@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt_common.events.contextvars import get_node_info
 
 

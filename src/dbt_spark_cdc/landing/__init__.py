@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from dbt.adapters.sparkcdc.remote import is_remote
-from dbt.adapters.sparkcdc.settings_scope import INTERPRETED, scoped
+from dbt.adapters.sparkcdc.session.remote import is_remote
+from dbt.adapters.sparkcdc.session.settings_scope import INTERPRETED, scoped
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

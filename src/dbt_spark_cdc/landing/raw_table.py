@@ -8,7 +8,7 @@ from typing import Any
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.sparkcdc.creation import create_if_missing
 from dbt.adapters.sparkcdc.errors import is_conflict, message_of
-from dbt.adapters.sparkcdc.settings_scope import MIN_FILE_SIZE, scoped
+from dbt.adapters.sparkcdc.session.settings_scope import MIN_FILE_SIZE, scoped
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

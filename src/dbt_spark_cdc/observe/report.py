@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
+from dbt.adapters.sparkcdc.session.statement_log import FILE as STATEMENTS
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dbt_spark_cdc.observe.charts import ModelChart, category, chart_of, moments

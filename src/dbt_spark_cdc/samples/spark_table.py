@@ -56,7 +56,7 @@ def first_rows(name: str, credentials: SparkCdcCredentials, limit: int) -> Sampl
         Unreadable: There is no such table, or Spark does not start.
     """
     from dbt.adapters.sparkcdc.errors import message_of
-    from dbt.adapters.sparkcdc.session import close_session, open_session
+    from dbt.adapters.sparkcdc.session.opening import close_session, open_session
 
     try:
         session = open_session(credentials)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbt.adapters.sparkcdc.remote import is_remote
+from dbt.adapters.sparkcdc.session.remote import is_remote
 from pyspark.sql import DataFrame
 
 from dbt_spark_cdc.kafka import client_options, no_broker

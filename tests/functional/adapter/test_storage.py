@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import session, storage
+from dbt.adapters.sparkcdc import storage
+from dbt.adapters.sparkcdc.session import opening as session
 from dbt_common.exceptions import DbtRuntimeError
 from pyspark.sql import SparkSession
 

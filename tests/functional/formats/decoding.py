@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt.adapters.sparkcdc.session.opening import close_session, open_session
 from dbt.tests.util import run_dbt
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dbt.adapters.sparkcdc import creation
-from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.tests.util import run_dbt
 from dbt_common.events.contextvars import get_node_info
 

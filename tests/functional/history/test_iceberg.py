@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dbt.adapters.sparkcdc import iceberg_writes
-from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
 from tests.functional.history import iceberg_files

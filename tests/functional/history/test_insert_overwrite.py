@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
+from dbt.adapters.sparkcdc.session.cursor import Cursor
+from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, scoped
 from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import append, histories, rows

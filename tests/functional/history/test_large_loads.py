@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.changes import FINAL, SOURCES, WRITES, Changes, events_of

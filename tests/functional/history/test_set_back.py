@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
+from dbt.adapters.sparkcdc.session.cursor import Cursor
+from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, scoped
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.changes import Changes, events_of

@@ -71,7 +71,7 @@ class TestSharedSession:
     @pytest.fixture(scope="class")
     def dbt_profile_target(self, credentials: Any) -> dict[str, Any]:
         """The session that is there: that of the tests' own Spark."""
-        from dbt.adapters.sparkcdc.session import close_session, open_session
+        from dbt.adapters.sparkcdc.session.opening import close_session, open_session
 
         close_session(open_session(credentials))
         return {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.statement_log import FILE
+from dbt.adapters.sparkcdc.session.statement_log import FILE
 from dbt.tests.util import run_dbt
 
 from tests.functional.history.tables import FINAL, histories, rows

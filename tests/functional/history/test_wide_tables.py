@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.tests.util import run_dbt
 from dbt_common.events.contextvars import get_node_info
 

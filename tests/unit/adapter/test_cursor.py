@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.cursor import Cursor, literal
+from dbt.adapters.sparkcdc.session.cursor import Cursor, literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

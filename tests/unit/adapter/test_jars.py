@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc import session
 from dbt.adapters.sparkcdc.jvm import jars
+from dbt.adapters.sparkcdc.session import opening as session
 from dbt_common.exceptions import DbtRuntimeError
 
 WANTED = ["io.delta:delta-spark_4.1_2.13:9.9.9"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dbt.adapters.sparkcdc import private
 from dbt.adapters.sparkcdc.jvm import metastore
-from dbt.adapters.sparkcdc.statement_log import StatementLog
+from dbt.adapters.sparkcdc.session.statement_log import StatementLog
 
 
 def is_private(path: Path) -> bool:

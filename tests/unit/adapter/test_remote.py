@@ -4,9 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import remote
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
+from dbt.adapters.sparkcdc.session import remote
 from dbt_common.exceptions import DbtRuntimeError
 
 URL = "sc://spark:15002"

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
-from dbt.adapters.sparkcdc.session import close_session, open_session
+from dbt.adapters.sparkcdc.session.opening import close_session, open_session
 from dbt_common.exceptions import DbtRuntimeError
 
 # With characters that a file of properties and a shell take for their own.
@@ -23,7 +23,7 @@ QUIET = """
 import json, os, signal, sys
 from pathlib import Path
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.session import end_of_java, open_session
+from dbt.adapters.sparkcdc.session.opening import end_of_java, open_session
 SECRET = json.loads(sys.argv[3])
 creds = SparkCdcCredentials(
     schema="x", warehouse=sys.argv[1], spark_log=sys.argv[2], server_side_parameters=SECRET
@@ -152,7 +152,7 @@ def test_messages_are_short(credentials: SparkCdcCredentials) -> None:
 NO_START = """
 import sys
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.session import open_session
+from dbt.adapters.sparkcdc.session.opening import open_session
 from dbt_common.exceptions import DbtRuntimeError
 wrong = {"spark.sql.catalog.spark_catalog": "no.such.Catalog"}
 creds = SparkCdcCredentials(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.settings_scope import scoped
+from dbt.adapters.sparkcdc.session.settings_scope import scoped
 
 
 class Conf(dict[str, str]):

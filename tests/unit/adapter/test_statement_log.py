@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import statement_log
 from dbt.adapters.sparkcdc.connections import SparkCdcConnectionManager
-from dbt.adapters.sparkcdc.statement_log import FILE, MOST_CHARS, StatementLog
+from dbt.adapters.sparkcdc.session import statement_log
+from dbt.adapters.sparkcdc.session.statement_log import FILE, MOST_CHARS, StatementLog
 from dbt_common.events.contextvars import log_contextvars
 from dbt_common.invocation import get_invocation_id
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
+from dbt.adapters.sparkcdc.session.statement_log import FILE as STATEMENTS
 
 from dbt_spark_cdc.cli import main
 from dbt_spark_cdc.observe.report import HEIGHT, WIDTH, _totals, chart, write_report

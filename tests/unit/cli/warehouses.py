@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from dbt.adapters.sparkcdc.statement_log import FILE as STATEMENTS
+from dbt.adapters.sparkcdc.session.statement_log import FILE as STATEMENTS
 from pyarrow import parquet
 
 TYPES = {

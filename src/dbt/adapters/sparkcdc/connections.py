@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
-from dbt.adapters.sparkcdc import iceberg_images, remote
-from dbt.adapters.sparkcdc.cursor import Cursor
+from dbt.adapters.sparkcdc import iceberg_images
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.known import Known
 from dbt.adapters.sparkcdc.places import Place
 from dbt.adapters.sparkcdc.progress import Load
-from dbt.adapters.sparkcdc.session import close_session, end_of_java, open_session
+from dbt.adapters.sparkcdc.session import remote
+from dbt.adapters.sparkcdc.session.cursor import Cursor
+from dbt.adapters.sparkcdc.session.opening import close_session, end_of_java, open_session
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 if TYPE_CHECKING:
     import agate
     from dbt.adapters.spark import SparkColumn
-    from dbt.adapters.sparkcdc.statement_log import StatementLog
+    from dbt.adapters.sparkcdc.session.statement_log import StatementLog
     from pyspark.sql import SparkSession
 
 

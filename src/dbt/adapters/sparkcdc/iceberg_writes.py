@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from dbt.adapters.sparkcdc.cursor import literal
 from dbt.adapters.sparkcdc.delta_log import FEWEST_COMMITS, LARGE_FILE_BYTES, MOST_SMALL_FILES
 from dbt.adapters.sparkcdc.iceberg import (
     CHECKPOINT,
@@ -22,7 +21,8 @@ from dbt.adapters.sparkcdc.iceberg import (
     load,
     newest_commits,
 )
-from dbt.adapters.sparkcdc.settings_scope import scoped
+from dbt.adapters.sparkcdc.session.cursor import literal
+from dbt.adapters.sparkcdc.session.settings_scope import scoped
 from dbt_common.exceptions import DbtRuntimeError
 
 STAGED_AS = "wap.id"

@@ -14,7 +14,6 @@ from dbt.adapters.base.impl import log_code_execution
 from dbt.adapters.base.meta import available
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.spark.impl import SparkConfig
-from dbt.adapters.sparkcdc import remote
 from dbt.adapters.sparkcdc.methods.erasure import ErasureMethods
 from dbt.adapters.sparkcdc.methods.iceberg import IcebergMethods
 from dbt.adapters.sparkcdc.methods.landed_files import LandedFileMethods
@@ -23,8 +22,9 @@ from dbt.adapters.sparkcdc.methods.statements import StatementMethods
 from dbt.adapters.sparkcdc.methods.steps import StepMethods
 from dbt.adapters.sparkcdc.methods.writes import WriteMethods
 from dbt.adapters.sparkcdc.python_model import run_model
-from dbt.adapters.sparkcdc.session import warm_up
-from dbt.adapters.sparkcdc.statement_log import FILE, StatementLog
+from dbt.adapters.sparkcdc.session import remote
+from dbt.adapters.sparkcdc.session.opening import warm_up
+from dbt.adapters.sparkcdc.session.statement_log import FILE, StatementLog
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_spark_cdc.words import quoted

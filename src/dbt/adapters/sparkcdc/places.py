@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from dbt.adapters.sparkcdc.remote import is_remote
+from dbt.adapters.sparkcdc.session.remote import is_remote
 
 # Classes of Hadoop and of Apache Commons, which Spark has.
 PATH = "org.apache.hadoop.fs.Path"

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dbt.adapters.sparkcdc import session, storage
+from dbt.adapters.sparkcdc import storage
 from dbt.adapters.sparkcdc.jvm import jars
 from dbt.adapters.sparkcdc.jvm.java import find_java
+from dbt.adapters.sparkcdc.session import opening as session
 from dbt_common.exceptions import DbtRuntimeError
 
 

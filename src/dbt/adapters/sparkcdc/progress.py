@@ -9,7 +9,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
-from dbt.adapters.sparkcdc.remote import is_remote
+from dbt.adapters.sparkcdc.session.remote import is_remote
 from dbt_common.events.functions import fire_event
 from dbt_common.events.types import Note
 

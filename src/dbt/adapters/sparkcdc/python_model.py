@@ -10,7 +10,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.sparkcdc.errors import message_of
-from dbt.adapters.sparkcdc.remote import is_remote
+from dbt.adapters.sparkcdc.session.remote import is_remote
 from dbt.adapters.sparkcdc.steps import of_plan, with_all_buffers
 from dbt_common.exceptions import DbtRuntimeError
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from dbt.adapters.sparkcdc import remote
-from dbt.adapters.sparkcdc.cursor import literal
+from dbt.adapters.sparkcdc.session import remote
+from dbt.adapters.sparkcdc.session.cursor import literal
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_spark_cdc.words import quoted

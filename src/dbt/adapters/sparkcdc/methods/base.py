@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.spark.impl import SparkAdapter
-from dbt.adapters.sparkcdc import remote
 from dbt.adapters.sparkcdc.connections import Handle, SparkCdcConnectionManager
-from dbt.adapters.sparkcdc.cursor import Cursor
-from dbt.adapters.sparkcdc.settings_scope import FEW_ROWS, INTERPRETED, scoped
+from dbt.adapters.sparkcdc.session import remote
+from dbt.adapters.sparkcdc.session.cursor import Cursor
+from dbt.adapters.sparkcdc.session.settings_scope import FEW_ROWS, INTERPRETED, scoped
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import erasure, iceberg, iceberg_erasure
-from dbt.adapters.sparkcdc.cursor import literal
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
-from dbt.adapters.sparkcdc.settings_scope import CHECKPOINT, scoped
+from dbt.adapters.sparkcdc.session.cursor import literal
+from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, scoped
 from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import iceberg, remote
+from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.delta_log import (
     Appended,
     appended,
@@ -19,6 +19,7 @@ from dbt.adapters.sparkcdc.delta_log import (
 from dbt.adapters.sparkcdc.listing import provider_of
 from dbt.adapters.sparkcdc.methods.catalog import CatalogMethods, as_dict
 from dbt.adapters.sparkcdc.places import Place, place_of
+from dbt.adapters.sparkcdc.session import remote
 
 
 class TableMethods(CatalogMethods):

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
-from dbt.adapters.sparkcdc import private, remote, storage
+from dbt.adapters.sparkcdc import private, storage
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
 from dbt.adapters.sparkcdc.jvm import answers, archive, jars, metastore
 from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.jvm.settings import BRIEF_RUN, LONG_RUN, launch_settings
 from dbt.adapters.sparkcdc.jvm.submit import given, given_to_hadoop, submitted
+from dbt.adapters.sparkcdc.session import remote
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:

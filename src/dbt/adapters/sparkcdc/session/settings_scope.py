@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dbt.adapters.sparkcdc import remote
+from dbt.adapters.sparkcdc.session import remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
