@@ -19,10 +19,9 @@ from urllib.request import urlopen
 
 import pyspark
 import pytest
-from dbt.adapters.sparkcdc.jvm import jars
+from dbt.adapters.sparkcdc.jvm import gateways, jars
 from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
-from dbt.adapters.sparkcdc.session import opening as session
 
 from tests.e2e.servers import free_port, wait_for
 
@@ -183,7 +182,7 @@ def _class_path() -> list[str]:
     home = jars.cache_folder() / "jars" / f"connect-{key}"
     if not home.exists():
         with tempfile.TemporaryDirectory(dir=home.parent, prefix=".connect-") as fresh:
-            for jar in session.resolve(wanted, {}, Path(fresh) / "resolve.log"):
+            for jar in gateways.resolve(wanted, {}, Path(fresh) / "resolve.log"):
                 shutil.copyfile(jar, Path(fresh) / jar.name)
             whole = Path(fresh).rename(home)
             Path(fresh).mkdir()  # what the context removes

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from dbt.adapters.sparkcdc.jvm import jars
+from dbt.adapters.sparkcdc.jvm import gateways, jars
 from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.prepare import prepare
-from dbt.adapters.sparkcdc.session import opening as session
 from py4j import protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
 
@@ -132,7 +131,7 @@ def kafka_broker(folder: Path, port: int = 0) -> Iterator[int]:
 def _kafka_path(folder: Path) -> list[str]:
     """The class path of Kafka's broker and clients."""
     prepare({})
-    found = session.resolve(KAFKA, {}, folder / "resolve.log")
+    found = gateways.resolve(KAFKA, {}, folder / "resolve.log")
     # Spark's resolver leaves Scala to Spark, which also has what the broker logs with.
     return [str(jar) for jar in found] + [str(Path(pyspark.__file__).parent / "jars" / "*")]
 

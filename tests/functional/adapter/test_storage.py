@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dbt.adapters.sparkcdc import storage
-from dbt.adapters.sparkcdc.session import opening as session
+from dbt.adapters.sparkcdc.session import opening
 from dbt_common.exceptions import DbtRuntimeError
 from pyspark.sql import SparkSession
 
@@ -207,9 +207,9 @@ def test_a_read_only_cache_of_an_older_version_is_no_obstacle(
 
     warned: list[str] = []
     monkeypatch.setattr(storage, "compiled", compiled)
-    monkeypatch.setattr(session._logger, "warning", warned.append)
+    monkeypatch.setattr(opening._logger, "warning", warned.append)
     local = storage.settings("/data", {})
-    assert session._storage_jar(local, [], tmp_path) is None
+    assert opening._storage_jar(local, [], tmp_path) is None
     assert warned[0].startswith("/cache/jars cannot be written.\nUntil then")
     with pytest.raises(DbtRuntimeError, match="cannot be written"):
-        session._storage_jar(storage.settings("s3a://lake", {}), [], tmp_path)
+        opening._storage_jar(storage.settings("s3a://lake", {}), [], tmp_path)

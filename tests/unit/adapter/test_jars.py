@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc.jvm import jars
-from dbt.adapters.sparkcdc.session import opening as session
+from dbt.adapters.sparkcdc.jvm import gateways, jars
 from dbt_common.exceptions import DbtRuntimeError
 
 WANTED = ["io.delta:delta-spark_4.1_2.13:9.9.9"]
@@ -68,8 +67,8 @@ def test_offline_the_message_has_the_way_out(
     def no_network(*_: object) -> None:
         raise DbtRuntimeError("Java did not start")
 
-    monkeypatch.setattr(session, "_gateway", no_network)
+    monkeypatch.setattr(gateways, "launch", no_network)
     with pytest.raises(DbtRuntimeError) as error:
-        session.resolve(WANTED[0], {}, tmp_path / "log")
+        gateways.resolve(WANTED[0], {}, tmp_path / "log")
     for word in (WANTED[0], "sparkcdc.prepare", "spark.jars.repositories", str(tmp_path)):
         assert word in str(error.value.msg)

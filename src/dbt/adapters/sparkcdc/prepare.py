@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dbt.adapters.sparkcdc import storage
-from dbt.adapters.sparkcdc.jvm import jars
+from dbt.adapters.sparkcdc.jvm import gateways, jars
 from dbt.adapters.sparkcdc.jvm.java import find_java
-from dbt.adapters.sparkcdc.session import opening as session
 from dbt_common.exceptions import DbtRuntimeError
 
 
@@ -79,9 +78,9 @@ def prepare(parameters: dict[str, str]) -> list[Path]:
     wanted = jars.packages(parameters)
     if not jars.cached_jars(wanted):
         print(f"Fetching the jars of {', '.join(wanted)}", flush=True)
-        jars.fetch_jars(wanted, lambda packages: session.resolve(packages, parameters, log))
+        jars.fetch_jars(wanted, lambda packages: gateways.resolve(packages, parameters, log))
     found = jars.cached_jars(wanted)
-    return [*found, storage.compiled(found, lambda: session.compiler(log))]
+    return [*found, storage.compiled(found, lambda: gateways.compiler(log))]
 
 
 def write_log_store(parameters: dict[str, str], file: Path) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,21 +22,18 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.sparkcdc import private, storage
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.errors import message_of
-from dbt.adapters.sparkcdc.jvm import answers, archive, jars, metastore
+from dbt.adapters.sparkcdc.jvm import archive, gateways, jars, metastore
 from dbt.adapters.sparkcdc.jvm.java import find_java
 from dbt.adapters.sparkcdc.jvm.settings import BRIEF_RUN, LONG_RUN, launch_settings
-from dbt.adapters.sparkcdc.jvm.submit import given, given_to_hadoop, submitted
+from dbt.adapters.sparkcdc.jvm.submit import given, given_to_hadoop
 from dbt.adapters.sparkcdc.session import remote
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MAX_LOG_BYTES = 10 * 1024**2
-JVM_EXIT_SECONDS = 60
 # A connection breaks a moment before the process is gone.
 JVM_END_SECONDS = 5
-LOG_LINES_SHOWN = 8
 # Where Hadoop's `Configuration` keeps which file or program each setting comes from.
 ORIGINS = "updatingResource"
 # With them PySpark looks for a server. A process that ever had a session of one leaves the first to
@@ -171,39 +168,12 @@ def stop() -> None:
     if root is not None:
         with contextlib.suppress(Exception):  # a model may have stopped it
             root.spark.stop()
-        _forget_gateway()
-        _end(root.process)
+        gateways.forget()
+        gateways.end(root.process)
         if root.local is not None:
             shutil.rmtree(root.local, ignore_errors=True)
         archive.keep(root.classes)
         metastore.release(root.holder)
-
-
-def resolve(wanted: str, parameters: dict[str, str], log: Path) -> list[Path]:
-    """Fetches packages with Spark's own resolver: its JVM has them as files once it is up.
-
-    Args:
-        wanted: Maven coordinates, separated by commas.
-        parameters: The profile's Spark settings; `spark.jars.*` say where to look.
-        log: File that gets what the resolver says.
-
-    Raises:
-        DbtRuntimeError: The packages cannot be had.
-    """
-    conf = {key: value for key, value in parameters.items() if key.startswith("spark.jars.")}
-    try:
-        gateway = _gateway(conf | {"spark.jars.packages": wanted}, log)
-    except DbtRuntimeError as exc:
-        raise DbtRuntimeError(
-            f"The jars of {wanted} are not in the cache and could not be fetched. "
-            f"{jars.how_to_get(jars.packages(parameters))} What the resolver said is in {log}."
-        ) from exc
-    try:
-        listed = gateway.jvm.System.getProperty("spark.jars") or ""
-    finally:
-        gateway.shutdown()
-        _end(gateway.proc)
-    return [Path(jar.removeprefix("file:")) for jar in listed.split(",") if jar]
 
 
 def _local_root(creds: SparkCdcCredentials, record: bool = False, brief: bool = False) -> Root:
@@ -257,7 +227,7 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
     parameters = dict(creds.server_side_parameters)
     wanted = jars.packages(parameters)
     found = jars.cached_jars(wanted) or jars.fetch_jars(
-        wanted, lambda packages: resolve(packages, parameters, log)
+        wanted, lambda packages: gateways.resolve(packages, parameters, log)
     )
     spark_home = Path(os.environ.setdefault("SPARK_HOME", str(archive.spark_home())))
     elsewhere = given_to_hadoop(spark_home) | given(spark_home)
@@ -297,7 +267,7 @@ def _start(creds: SparkCdcCredentials, record: bool, brief: bool) -> Root:
 def _storage_jar(added: Mapping[str, str], found: Sequence[Path], log: Path) -> Path | None:
     """The jar of the adapter's classes; None where there can be none and Delta's own will do."""
     try:
-        return storage.compiled(found, lambda: compiler(log))
+        return storage.compiled(found, lambda: gateways.compiler(log))
     except DbtRuntimeError as exc:
         if added.keys() & {*storage.S3_LOG_STORES}:
             raise
@@ -316,7 +286,7 @@ def _launch(
 
     # py4j's first conversion of an argument imports pandas; that can be done while Java starts.
     threading.Thread(target=import_module, args=["pyspark.testing.utils"], daemon=True).start()
-    gateway = _gateway(conf, log, inherited)
+    gateway = gateways.launch(conf, log, inherited)
     began = log.stat().st_size
     try:
         SparkContext._ensure_initialized(gateway=gateway)
@@ -333,8 +303,8 @@ def _launch(
             cause = type(exc).__name__
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
-        _forget_gateway()
-        _end(gateway.proc)
+        gateways.forget()
+        gateways.end(gateway.proc)
         # Derby: booted by another process
         if embedded is not None and b"XSDB6" in log.read_bytes()[began:]:
             message = metastore.in_use(embedded)
@@ -366,77 +336,6 @@ def _forget_origins(spark: SparkSession) -> None:
         origins.get(settings).clear()
     except Exception as exc:  # another Hadoop may keep them elsewhere
         _logger.debug(f"Hadoop keeps the origins of its settings: {message_of(exc)}")
-
-
-def _gateway(conf: dict[str, str], log: Path, inherited: Iterable[int] = ()) -> Any:
-    """Launches a JVM whose output goes to the log.
-
-    Its settings are in a file that only this user can read, and that is gone once they were read:
-    every user of the machine sees the arguments of a process.
-    """
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    log.parent.mkdir(parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
-        log.replace(log.with_name(f"{log.name}.1"))
-    with open(log, "ab", opener=private.opener) as out:
-        began = out.tell()
-        options = {"stdout": out, "stderr": out}
-        if inherited:
-            options["pass_fds"] = tuple(inherited)  # type: ignore[assignment]
-        try:
-            with submitted(conf):
-                gateway = launch_gateway(None, options)
-        except PySparkRuntimeError as exc:
-            said = log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
-            last = "\n".join(said[-LOG_LINES_SHOWN:])
-            raise DbtRuntimeError(
-                f"Java did not start:\n{last}\nMore is in {log}. Correct the option that Java"
-                " refuses in the profile's server_side_parameters; where memory is short, lower"
-                " `spark.driver.memory`."
-            ) from exc
-    answers.hasten(gateway)
-    return gateway
-
-
-def compiler(log: Path) -> tuple[Any, Callable[[], None]]:
-    """Starts a JVM with Spark's classes, and without Spark.
-
-    Args:
-        log: File that gets what the JVM prints.
-
-    Returns:
-        py4j's gateway to it, and what ends it.
-    """
-    gateway = _gateway({}, log)
-
-    def end() -> None:
-        gateway.shutdown()
-        _end(gateway.proc)
-
-    return gateway, end
-
-
-def _forget_gateway() -> None:
-    """Takes leave of the JVM: objects freed later must not call it, a later start gets new ones."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    SparkContext._gateway = SparkContext._jvm = None
-    if gateway is not None:
-        with contextlib.suppress(Exception):
-            gateway.shutdown()
-
-
-def _end(process: Any) -> None:
-    """Lets the JVM end by itself, as it does when its standard input closes."""
-    process.stdin.close()
-    try:
-        process.wait(JVM_EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _quiet() -> None:
