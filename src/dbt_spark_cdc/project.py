@@ -186,7 +186,7 @@ class Project:
         table = str(node.get("alias") or node.get("identifier")).lower()
         root = (node.get("config") or {}).get("location_root")
         if root and urlsplit(root).scheme:
-            from dbt.adapters.sparkcdc.places import local_folder
+            from dbt.adapters.sparkcdc.tables.places import local_folder
 
             local = local_folder(root)
             return local and local / table
@@ -209,7 +209,7 @@ class Project:
         if not location:
             return None
         if urlsplit(location).scheme:
-            from dbt.adapters.sparkcdc.places import local_folder
+            from dbt.adapters.sparkcdc.tables.places import local_folder
 
             return local_folder(location)
         return self.root / location

@@ -21,7 +21,7 @@ from dbt_spark_cdc.invocation import Outcome, run_dbt, summary
 from dbt_spark_cdc.project import BadProject, declaration_of, load_credentials, profiles_folder
 
 if TYPE_CHECKING:
-    from dbt.adapters.sparkcdc.places import Place
+    from dbt.adapters.sparkcdc.tables.places import Place
 
 # What the files of a project are called; others do not change what dbt builds.
 PROJECT_FILES = frozenset([".sql", ".yml", ".yaml", ".py", ".csv", ".md"])
@@ -309,7 +309,7 @@ class DbtProject:
 
     def _place_of(self, relation: str) -> tuple[str, Place] | None:
         """The provider of a table and where its files are; None where only Spark knows."""
-        from dbt.adapters.sparkcdc.places import place_of
+        from dbt.adapters.sparkcdc.tables.places import place_of
         from pyspark.errors import PySparkException
 
         try:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from dbt.adapters.sparkcdc.delta_log import STAGED, commit_versions
-from dbt.adapters.sparkcdc.places import local_folder
+from dbt.adapters.sparkcdc.tables.places import local_folder
 from pyarrow import parquet
 
 # `<version>.checkpoint[.<part>.<parts> | .<uuid>].parquet|json`

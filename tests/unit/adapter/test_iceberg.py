@@ -8,7 +8,7 @@ import pytest
 from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
 from dbt.adapters.sparkcdc.iceberg import catalog_settings, is_wider, type_in_table
-from dbt.adapters.sparkcdc.types import Add, Rename, Widen, evolution, plain_statements
+from dbt.adapters.sparkcdc.tables.types import Add, Rename, Widen, evolution, plain_statements
 from dbt_common.exceptions import DbtRuntimeError
 
 

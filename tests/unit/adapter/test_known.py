@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from dbt.adapters.sparkcdc.known import Known
+from dbt.adapters.sparkcdc.tables.known import Known
 
 
 def test_the_same_question_is_asked_once_until_a_statement_runs() -> None:

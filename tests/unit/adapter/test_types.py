@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from dbt.adapters.sparkcdc import types
-from dbt.adapters.sparkcdc.types import Add, Rename, Widen, evolution, is_wider, parse, statements
+from dbt.adapters.sparkcdc.tables import types
+from dbt.adapters.sparkcdc.tables.types import (
+    Add,
+    Rename,
+    Widen,
+    evolution,
+    is_wider,
+    parse,
+    statements,
+)
 from pyspark.sql.types import (
     ArrayType,
     DecimalType,

@@ -10,12 +10,12 @@ from dbt.adapters.contracts.connection import AdapterResponse, Connection, Conne
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt.adapters.sparkcdc import iceberg_images
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
-from dbt.adapters.sparkcdc.known import Known
-from dbt.adapters.sparkcdc.places import Place
 from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.session import remote
 from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.adapters.sparkcdc.session.opening import close_session, end_of_java, open_session
+from dbt.adapters.sparkcdc.tables.known import Known
+from dbt.adapters.sparkcdc.tables.places import Place
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 if TYPE_CHECKING:

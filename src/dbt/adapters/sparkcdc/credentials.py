@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from dbt.adapters.contracts.connection import Credentials
 from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.jvm import metastore as metastores
-from dbt.adapters.sparkcdc.places import local_folder
+from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_spark_cdc.words import is_identifier

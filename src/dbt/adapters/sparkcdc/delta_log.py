@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
 
-from dbt.adapters.sparkcdc.places import Place, lines_of, local_folder
+from dbt.adapters.sparkcdc.tables.places import Place, lines_of, local_folder
 
 COMMIT = re.compile(r"(\d{20})\.json")
 CHECKSUM = re.compile(r"(\d{20})\.crc")

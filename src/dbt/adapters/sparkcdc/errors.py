@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from dbt.adapters.sparkcdc.delta_log import first_change
-from dbt.adapters.sparkcdc.places import local_folder
+from dbt.adapters.sparkcdc.tables.places import local_folder
 
 LINES_BEFORE_CARET = 4
 CAUSES_FOLLOWED = 20

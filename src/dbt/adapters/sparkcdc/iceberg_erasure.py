@@ -16,8 +16,8 @@ from typing import Any
 
 from dbt.adapters.sparkcdc import iceberg, iceberg_writes
 from dbt.adapters.sparkcdc.erasure import remove_empty_folders
-from dbt.adapters.sparkcdc.places import local_folder
 from dbt.adapters.sparkcdc.session.cursor import literal
+from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_spark_cdc.words import quoted

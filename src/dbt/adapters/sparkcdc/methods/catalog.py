@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.base.meta import available
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.relation import RelationType
-from dbt.adapters.sparkcdc.listing import list_tables
 from dbt.adapters.sparkcdc.methods.base import BaseMethods
 from dbt.adapters.sparkcdc.session import remote
+from dbt.adapters.sparkcdc.tables.listing import list_tables
 
 if TYPE_CHECKING:
     import agate

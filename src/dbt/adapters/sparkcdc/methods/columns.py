@@ -7,8 +7,9 @@ from typing import Any
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.base.relation import BaseRelation
-from dbt.adapters.sparkcdc import iceberg, types
+from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
+from dbt.adapters.sparkcdc.tables import types
 
 
 class ColumnMethods(TableMethods):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import erasure, landed_files
 from dbt.adapters.sparkcdc.methods.base import BaseMethods
-from dbt.adapters.sparkcdc.places import local_folder
+from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
 
 

@@ -16,10 +16,10 @@ from dbt.adapters.sparkcdc.delta_log import (
     table_bytes,
     table_id,
 )
-from dbt.adapters.sparkcdc.listing import provider_of
 from dbt.adapters.sparkcdc.methods.catalog import CatalogMethods, as_dict
-from dbt.adapters.sparkcdc.places import Place, place_of
 from dbt.adapters.sparkcdc.session import remote
+from dbt.adapters.sparkcdc.tables.listing import provider_of
+from dbt.adapters.sparkcdc.tables.places import Place, place_of
 
 
 class TableMethods(CatalogMethods):

@@ -19,9 +19,9 @@ from dbt.adapters.sparkcdc.delta_log import (
 )
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
-from dbt.adapters.sparkcdc.places import Place
 from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, MIN_FILE_SIZE, scoped
 from dbt.adapters.sparkcdc.steps import Step
+from dbt.adapters.sparkcdc.tables.places import Place
 from dbt_common.exceptions import DbtRuntimeError
 
 # The rows are computed already and read the same twice, and REPLACE WHERE lists its own keys.
