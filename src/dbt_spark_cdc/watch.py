@@ -292,7 +292,7 @@ class DbtProject:
 
     def _state(self, relation: str) -> str | None:
         """What identifies the state of a table: its last commit, or the files of its folder."""
-        from dbt.adapters.sparkcdc.delta_log import newest_commits
+        from dbt.adapters.sparkcdc.delta.log import newest_commits
 
         if self.folders.get(relation) is None:
             self.folders[relation] = self._place_of(relation)

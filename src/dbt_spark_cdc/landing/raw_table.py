@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
-from dbt.adapters.sparkcdc.creation import create_if_missing
+from dbt.adapters.sparkcdc.delta.creation import create_if_missing
 from dbt.adapters.sparkcdc.errors import is_conflict, message_of
 from dbt.adapters.sparkcdc.session.settings_scope import MIN_FILE_SIZE, scoped
 from pyspark.sql import DataFrame

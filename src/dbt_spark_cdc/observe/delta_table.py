@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from dbt.adapters.sparkcdc.delta_log import STAGED, commit_versions
+from dbt.adapters.sparkcdc.delta.log import STAGED, commit_versions
 from dbt.adapters.sparkcdc.tables.places import local_folder
 from pyarrow import parquet
 

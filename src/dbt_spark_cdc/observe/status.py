@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-from dbt.adapters.sparkcdc.delta_log import LARGE_FILE_BYTES
+from dbt.adapters.sparkcdc.delta.log import LARGE_FILE_BYTES
 
 from dbt_spark_cdc import words
 from dbt_spark_cdc.observe.delta_table import DataFile, DeltaTable, UnreadableLog, read_table

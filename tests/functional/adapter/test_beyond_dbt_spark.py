@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import delta_log
+from dbt.adapters.sparkcdc.delta import log as delta_log
 from dbt.adapters.sparkcdc.jvm import metastore
 from dbt.adapters.sparkcdc.tables.places import StoredPlace, place_of
 from dbt.tests.util import run_dbt, run_dbt_and_capture

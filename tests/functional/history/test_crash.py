@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import creation
+from dbt.adapters.sparkcdc.delta import creation
 from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.tests.util import run_dbt
 from dbt_common.events.contextvars import get_node_info

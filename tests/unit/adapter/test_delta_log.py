@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dbt.adapters.sparkcdc import SparkCdcAdapter
-from dbt.adapters.sparkcdc.delta_log import (
+from dbt.adapters.sparkcdc.delta.log import (
     appended,
     compaction_pays,
     first_change,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dbt.adapters.sparkcdc.delta_log import first_change
+from dbt.adapters.sparkcdc.delta.log import first_change
 from dbt.adapters.sparkcdc.tables.places import local_folder
 
 LINES_BEFORE_CARET = 4

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from dbt.adapters.sparkcdc.delta_log import FEWEST_COMMITS, LARGE_FILE_BYTES, MOST_SMALL_FILES
+from dbt.adapters.sparkcdc.delta.log import FEWEST_COMMITS, LARGE_FILE_BYTES, MOST_SMALL_FILES
 from dbt.adapters.sparkcdc.iceberg import (
     CHECKPOINT,
     CHECKPOINT_SETTING,

@@ -8,7 +8,7 @@ from typing import Any
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg
-from dbt.adapters.sparkcdc.delta_log import (
+from dbt.adapters.sparkcdc.delta.log import (
     Appended,
     appended,
     last_write,

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc import iceberg_writes, steps
-from dbt.adapters.sparkcdc.creation import TableIsUnknown, create_if_missing
-from dbt.adapters.sparkcdc.delta_log import (
+from dbt.adapters.sparkcdc.delta.creation import TableIsUnknown, create_if_missing
+from dbt.adapters.sparkcdc.delta.log import (
     LARGE_FILE_BYTES,
     VECTORS,
     compaction_pays,

@@ -1,0 +1,1 @@
+"""Tables of Delta: what their log says, and how they are created."""
