@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 
 from bench.data import Table
 from bench.session import Timing, Workshop

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 
 # Columns of a file of deletes by position have ids of their own.
 # https://iceberg.apache.org/spec/#position-delete-files

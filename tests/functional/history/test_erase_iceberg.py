@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dbt.adapters.sparkcdc import avro_file, erasure, iceberg, iceberg_erasure
+from dbt.adapters.sparkcdc import avro_file, erasure, iceberg_erasure
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 
 from tests.functional.history import iceberg_files, test_erase
 from tests.functional.history.tables import histories

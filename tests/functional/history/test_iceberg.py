@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dbt.adapters.sparkcdc import iceberg_writes
+from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
 from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.credentials import SparkCdcCredentials
-from dbt.adapters.sparkcdc.iceberg import catalog_settings, is_wider, type_in_table
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
+from dbt.adapters.sparkcdc.iceberg.tables import catalog_settings, is_wider, type_in_table
 from dbt.adapters.sparkcdc.tables.types import Add, Rename, Widen, evolution, plain_statements
 from dbt_common.exceptions import DbtRuntimeError
 

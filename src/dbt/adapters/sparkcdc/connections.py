@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.spark.connections import SparkConnectionManager
-from dbt.adapters.sparkcdc import iceberg_images
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
+from dbt.adapters.sparkcdc.iceberg import images as iceberg_images
 from dbt.adapters.sparkcdc.progress import Load
 from dbt.adapters.sparkcdc.session import remote
 from dbt.adapters.sparkcdc.session.cursor import Cursor

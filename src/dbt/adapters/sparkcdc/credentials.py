@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from dbt.adapters.contracts.connection import Credentials
-from dbt.adapters.sparkcdc import iceberg
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.jvm import metastore as metastores
 from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError

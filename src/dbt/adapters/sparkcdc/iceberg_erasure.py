@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.sparkcdc import iceberg, iceberg_writes
 from dbt.adapters.sparkcdc.erasure import remove_empty_folders
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
+from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
 from dbt.adapters.sparkcdc.session.cursor import literal
 from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import erasure, iceberg, iceberg_erasure
+from dbt.adapters.sparkcdc import erasure, iceberg_erasure
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 from dbt.adapters.sparkcdc.session.cursor import literal
 from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, scoped

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import iceberg, iceberg_images, iceberg_writes
+from dbt.adapters.sparkcdc.iceberg import images as iceberg_images
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
+from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 
 from dbt_spark_cdc.words import quoted

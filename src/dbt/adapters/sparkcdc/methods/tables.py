@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import iceberg
 from dbt.adapters.sparkcdc.delta.log import (
     Appended,
     appended,
@@ -16,6 +15,7 @@ from dbt.adapters.sparkcdc.delta.log import (
     table_bytes,
     table_id,
 )
+from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.methods.catalog import CatalogMethods, as_dict
 from dbt.adapters.sparkcdc.session import remote
 from dbt.adapters.sparkcdc.tables.listing import provider_of

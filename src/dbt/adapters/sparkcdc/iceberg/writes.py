@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from dbt.adapters.sparkcdc.delta.log import FEWEST_COMMITS, LARGE_FILE_BYTES, MOST_SMALL_FILES
-from dbt.adapters.sparkcdc.iceberg import (
+from dbt.adapters.sparkcdc.iceberg.tables import (
     CHECKPOINT,
     CHECKPOINT_SETTING,
     FOLLOWS,

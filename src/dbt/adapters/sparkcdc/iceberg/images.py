@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dbt.adapters.sparkcdc.iceberg import NO_ROWS, REWRITE, commits, load
+from dbt.adapters.sparkcdc.iceberg.tables import NO_ROWS, REWRITE, commits, load
 from dbt_common.exceptions import DbtRuntimeError
 
 
