@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from dbt.adapters.sparkcdc.landed_files import beside, is_visible
+from dbt.adapters.sparkcdc.erasure.landed_files import beside, is_visible
 from dbt.adapters.sparkcdc.session.remote import is_remote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

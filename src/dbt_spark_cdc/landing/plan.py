@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
-from dbt.adapters.sparkcdc.landed_files import other_packing
+from dbt.adapters.sparkcdc.erasure.landed_files import other_packing
 
 from dbt_spark_cdc.landing.folder import File
 from dbt_spark_cdc.landing.lines import EMPTY

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dbt.adapters.sparkcdc import avro_file, erasure, iceberg_erasure
+from dbt.adapters.sparkcdc.erasure import avro_file
+from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
+from dbt.adapters.sparkcdc.erasure import table_files as erasure
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 
 from tests.functional.history import iceberg_files, test_erase

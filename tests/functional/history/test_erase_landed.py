@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc import landed_files
+from dbt.adapters.sparkcdc.erasure import landed_files
 from dbt.adapters.sparkcdc.impl import SparkCdcAdapter
 from dbt.tests.util import run_dbt, run_dbt_and_capture
 from dbt_common.exceptions import DbtRuntimeError

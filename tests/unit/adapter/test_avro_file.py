@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from dbt.adapters.sparkcdc.avro_file import MAGIC, blocks
-from dbt.adapters.sparkcdc.erasure import holds_text, spellings
+from dbt.adapters.sparkcdc.erasure.avro_file import MAGIC, blocks
+from dbt.adapters.sparkcdc.erasure.table_files import holds_text, spellings
 
 TEXT = b"ann@example.com " * 40
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dbt.adapters.sparkcdc.erasure import (
+from dbt.adapters.sparkcdc.erasure.table_files import (
     Found,
     data_files,
     forget_log,

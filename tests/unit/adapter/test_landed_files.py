@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 import pytest
-from dbt.adapters.sparkcdc import landed_files
-from dbt.adapters.sparkcdc.landed_files import DamagedFile, plan, take_place, without_lines
+from dbt.adapters.sparkcdc.erasure import landed_files
+from dbt.adapters.sparkcdc.erasure.landed_files import DamagedFile, plan, take_place, without_lines
 
 from dbt_spark_cdc.landing.folder import LocalFolder
 from dbt_spark_cdc.landing.lines import read_lines

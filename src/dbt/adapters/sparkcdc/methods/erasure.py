@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import erasure, iceberg_erasure
+from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
+from dbt.adapters.sparkcdc.erasure import table_files as erasure
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 from dbt.adapters.sparkcdc.session.cursor import literal

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import erasure, landed_files
+from dbt.adapters.sparkcdc.erasure import landed_files
+from dbt.adapters.sparkcdc.erasure import table_files as erasure
 from dbt.adapters.sparkcdc.methods.base import BaseMethods
 from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError

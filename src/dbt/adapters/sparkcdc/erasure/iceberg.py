@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.sparkcdc.erasure import remove_empty_folders
+from dbt.adapters.sparkcdc.erasure.table_files import remove_empty_folders
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
 from dbt.adapters.sparkcdc.session.cursor import literal

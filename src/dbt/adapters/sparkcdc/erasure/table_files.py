@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from dbt.adapters.sparkcdc import avro_file
+from dbt.adapters.sparkcdc.erasure import avro_file
 
 from dbt_spark_cdc.packed import GZIP_BEGINS, decompress
 

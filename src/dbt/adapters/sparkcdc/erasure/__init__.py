@@ -1,0 +1,1 @@
+"""What an erasure finds in files, and removes from them."""
