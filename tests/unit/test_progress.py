@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbt.adapters.sparkcdc.progress import Load, Stage, described, duration, rows_done
+from dbt.adapters.sparkcdc.nodes.progress import Load, Stage, described, duration, rows_done
 
 
 def test_reading_is_one_half() -> None:

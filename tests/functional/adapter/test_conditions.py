@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbt.adapters.sparkcdc.steps import NOT_NAMES
+from dbt.adapters.sparkcdc.nodes.steps import NOT_NAMES
 
 # The forms that `steps.listing` and `steps.partition_condition` write.
 CONDITIONS = (

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dbt.adapters.sparkcdc.python_model import as_frame, compile_model, run_model
+from dbt.adapters.sparkcdc.nodes.python_model import as_frame, compile_model, run_model
 from dbt_common.exceptions import DbtRuntimeError
 
 CODE = """\

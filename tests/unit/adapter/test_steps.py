@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dbt.adapters.sparkcdc import steps
+from dbt.adapters.sparkcdc.nodes import steps
 from dbt_common.exceptions import DbtRuntimeError
 
 EVENTS = pa.table(

@@ -10,7 +10,7 @@ from dbt.adapters.contracts.connection import AdapterResponse, Connection, Conne
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt.adapters.sparkcdc.errors import changes_that_are_gone, message_of
 from dbt.adapters.sparkcdc.iceberg import images as iceberg_images
-from dbt.adapters.sparkcdc.progress import Load
+from dbt.adapters.sparkcdc.nodes.progress import Load
 from dbt.adapters.sparkcdc.session import remote
 from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.adapters.sparkcdc.session.opening import close_session, end_of_java, open_session

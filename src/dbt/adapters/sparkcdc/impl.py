@@ -21,7 +21,7 @@ from dbt.adapters.sparkcdc.methods.loads import LoadMethods
 from dbt.adapters.sparkcdc.methods.statements import StatementMethods
 from dbt.adapters.sparkcdc.methods.steps import StepMethods
 from dbt.adapters.sparkcdc.methods.writes import WriteMethods
-from dbt.adapters.sparkcdc.python_model import run_model
+from dbt.adapters.sparkcdc.nodes.python_model import run_model
 from dbt.adapters.sparkcdc.session import remote
 from dbt.adapters.sparkcdc.session.opening import warm_up
 from dbt.adapters.sparkcdc.session.statement_log import FILE, StatementLog

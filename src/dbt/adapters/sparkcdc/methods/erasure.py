@@ -13,9 +13,9 @@ from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
 from dbt.adapters.sparkcdc.erasure import table_files as erasure
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
+from dbt.adapters.sparkcdc.nodes.steps import Step
 from dbt.adapters.sparkcdc.session.cursor import literal
 from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, scoped
-from dbt.adapters.sparkcdc.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 
 # A row that is deleted goes from its file at once, and the rows that were deleted before with it.

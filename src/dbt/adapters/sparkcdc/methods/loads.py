@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc.methods.base import BaseMethods
-from dbt.adapters.sparkcdc.progress import Load
+from dbt.adapters.sparkcdc.nodes.progress import Load
 
 
 class LoadMethods(BaseMethods):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import steps
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
-from dbt.adapters.sparkcdc.steps import Step
+from dbt.adapters.sparkcdc.nodes import steps
+from dbt.adapters.sparkcdc.nodes.steps import Step
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc import steps
 from dbt.adapters.sparkcdc.delta.creation import TableIsUnknown, create_if_missing
 from dbt.adapters.sparkcdc.delta.log import (
     LARGE_FILE_BYTES,
@@ -20,8 +19,9 @@ from dbt.adapters.sparkcdc.delta.log import (
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
+from dbt.adapters.sparkcdc.nodes import steps
+from dbt.adapters.sparkcdc.nodes.steps import Step
 from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, MIN_FILE_SIZE, scoped
-from dbt.adapters.sparkcdc.steps import Step
 from dbt.adapters.sparkcdc.tables.places import Place
 from dbt_common.exceptions import DbtRuntimeError
 

@@ -10,8 +10,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.sparkcdc.errors import message_of
+from dbt.adapters.sparkcdc.nodes.steps import of_plan, with_all_buffers
 from dbt.adapters.sparkcdc.session.remote import is_remote
-from dbt.adapters.sparkcdc.steps import of_plan, with_all_buffers
 from dbt_common.exceptions import DbtRuntimeError
 
 if TYPE_CHECKING:
