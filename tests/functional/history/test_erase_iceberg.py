@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dbt.adapters.sparkcdc.erasure import avro_file
+from dbt.adapters.sparkcdc.erasure import avro_file, table_files
 from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
-from dbt.adapters.sparkcdc.erasure import table_files as erasure
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 
 from tests.functional.history import iceberg_files, test_erase
@@ -161,13 +160,13 @@ def test_no_file_is_left(spark: Any, folder: Path, version: str, mode: str, is_g
     spark.sql(f"insert into {name} values (60, 'later@example.com', 'Bern')")
     # Manifests keep the first 16 characters.
     for beginnings, kinds in (([], {".parquet"}), (["later@example.c"], {".parquet", ".avro"})):
-        found = erasure.search(where, ["later@example.com"], None, {}, beginnings)
+        found = table_files.search(where, ["later@example.com"], None, {}, beginnings)
         assert {Path(file).suffix for file in found.holding} == kinds
     assert iceberg_erasure.truncations(table) == set()
     keys = pa.table({"id": pa.array([60], pa.int64())})
     spark.sql(f"alter table {name} rename column id to number")
     ids = iceberg_erasure.key_ids(iceberg.load(spark, name), ["number"])
-    found = erasure.search(where, [], keys.rename_columns(["number"]), ids)
+    found = table_files.search(where, [], keys.rename_columns(["number"]), ids)
     assert len(found.holding) == 1
 
 

@@ -3,7 +3,7 @@
 A row that is deleted stays in files: under deletion vectors, in files that no version owns, in the
 change feed, and its values in the statistics and predicates of the log. All of them are read here
 as they lie on the disk, compressed columns included. What only Iceberg tables have is in
-`iceberg_erasure`.
+`iceberg.py`, beside this.
 """
 
 from __future__ import annotations

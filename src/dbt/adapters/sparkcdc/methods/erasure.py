@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
-from dbt.adapters.sparkcdc.erasure import table_files as erasure
+from dbt.adapters.sparkcdc.erasure import table_files
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.methods.tables import TableMethods
 from dbt.adapters.sparkcdc.nodes.steps import Step
@@ -76,7 +76,7 @@ class ErasureMethods(TableMethods):
         Args:
             tables: Their names in SQL.
         """
-        lengths = set(erasure.SHORTENED)
+        lengths = set(table_files.SHORTENED)
         for table in tables:
             if (known := self._iceberg(table)) is not None:
                 lengths |= {length - 1 for length in iceberg_erasure.truncations(known)}
@@ -94,7 +94,7 @@ class ErasureMethods(TableMethods):
         return [
             name
             for name, hides in sorted(self._live_files(table).items())
-            if hides and erasure.holds_keys(folder / name, keys.rows, names)
+            if hides and table_files.holds_keys(folder / name, keys.rows, names)
         ]
 
     @available.parse_none
@@ -128,10 +128,10 @@ class ErasureMethods(TableMethods):
             version = iceberg_erasure.forget_past(spark, table, checkpoint)
             return {"version": version, "files": sum(not path.exists() for path in files)}
         folder, _ = self._files_of(table)
-        before = erasure.data_files(folder)
+        before = table_files.data_files(folder)
         with scoped(spark, NO_RETENTION):
             self.execute(f"vacuum {table} retain 0 hours")
-        erasure.remove_empty_folders(folder)
+        table_files.remove_empty_folders(folder)
         with scoped(spark, {CHECKPOINT: checkpoint}):
             noted = f"'cdc.erasure' = {literal(erasure_id)}"
             self.execute(f"alter table {table} set tblproperties ({noted})")
@@ -139,8 +139,8 @@ class ErasureMethods(TableMethods):
         version = int(snapshot.version())
         nothing = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
         log.checkpoint(snapshot, nothing)
-        erasure.forget_log(folder, version)
-        return {"version": version, "files": len(before - erasure.data_files(folder))}
+        table_files.forget_log(folder, version)
+        return {"version": version, "files": len(before - table_files.data_files(folder))}
 
     @available.parse_none
     def search_files(
@@ -155,7 +155,7 @@ class ErasureMethods(TableMethods):
             beginnings: Beginnings of texts, which statistics may hold.
 
         Returns:
-            See `erasure.Found`.
+            See `table_files.Found`.
         """
         wanted = keys.rows if keys else None
         names: Mapping[str, str | int]
@@ -166,7 +166,7 @@ class ErasureMethods(TableMethods):
         else:
             folder, names = self._files_of(table)
             folders = [folder]
-        parts = [erasure.search(part, values, wanted, names, beginnings) for part in folders]
+        parts = [table_files.search(part, values, wanted, names, beginnings) for part in folders]
         holding = [file for part in parts for file in part.holding]
         return {"searched": sum(part.searched for part in parts), "holding": holding}
 
@@ -195,7 +195,7 @@ class ErasureMethods(TableMethods):
                 " files can be neither removed nor searched. Delete the person's rows from the"
                 " table, purge it (REORG TABLE .. APPLY (PURGE)) and vacuum it where its files are."
             )
-        return folder, erasure.physical_names(str(metadata.schemaString()))
+        return folder, table_files.physical_names(str(metadata.schemaString()))
 
     def _live_files(self, table: str) -> dict[str, bool]:
         """The data files of a Delta table's newest version, and whether they hide deleted rows."""

@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc.erasure import landed_files
-from dbt.adapters.sparkcdc.erasure import table_files as erasure
+from dbt.adapters.sparkcdc.erasure import landed_files, table_files
 from dbt.adapters.sparkcdc.methods.base import BaseMethods
 from dbt.adapters.sparkcdc.tables.places import local_folder
 from dbt_common.exceptions import DbtRuntimeError
@@ -78,9 +77,9 @@ class LandedFileMethods(BaseMethods):
             values: Texts that no file may hold.
 
         Returns:
-            See `erasure.Found`.
+            See `table_files.Found`.
         """
-        return asdict(erasure.search(self._local_landing_folder(folder), values, None, {}))
+        return asdict(table_files.search(self._local_landing_folder(folder), values, None, {}))
 
     def _landing_folder(self, folder: str) -> Path | None:
         """The folder as landing finds it; None where it is not on a disk of this machine."""
