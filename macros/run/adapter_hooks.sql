@@ -119,8 +119,8 @@
 {#-
     The checkpoint of what a resolver writes, asked for before its events are read. It also tells the resolver whether to read all
     of them, and not those of later arrivals alone: where somebody else wrote its table, the raw table or its `arrival` is another
-    one, or rows were appended with an arrival that was read already. `version` is the one of the resolver's table that its rows are
-    resolved with.
+    one, or rows were appended with an arrival that was read already. `last` is the checkpoint of the resolver's table that its rows
+    are resolved with.
 -#}
 {% macro sparkcdc__batch_position(looks=3) -%}
     {%- if cdc._kind_of(model) != "resolver" or cdc._reads_a_part() -%}
@@ -156,7 +156,7 @@
         {%- endif -%}
         {%- do position.update({"read_to": last if newest is none else cdc._place(newest, d)}) -%}
     {%- endif -%}
-    {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0, "version": checkpoint.get("at")}) }}
+    {{ return({"checkpoint": position, "reads_all": there and reads_all | length > 0, "last": checkpoint}) }}
 {%- endmacro %}
 
 
@@ -167,26 +167,22 @@
 
 
 {#-
-    Merges a batch of resolved events, with its checkpoint: what they were resolved with is the version of the table from before.
+    Merges a batch of resolved events, with its checkpoint: what they were resolved with is the version of the table from before. A
+    merge of no rows makes no commit: its checkpoint is one by itself then.
       written   the temporary view that shows the batch
 -#}
 {% macro sparkcdc__write_batch(sql, written, batch) -%}
     {%- if not batch.get("checkpoint") -%}
         {{ return(dbt.default__write_batch(sql, written, batch)) }}
     {%- endif -%}
-    {#- A merge of no rows makes no commit. -#}
     {%- if run_query("select 1 from " ~ written ~ " limit 1").rows | length -%}
-        {%- set text = cdc._checkpoint_text(this, dict(batch.checkpoint, build=invocation_id)) -%}
-        {%- if not adapter.write_changes(this | string, sql, batch.version, text, false, cdc._maintenance()) -%}
-            {%- do cdc._refuse_other_writer(this, batch.version) -%}
+        {%- set text = cdc._checkpoint_text(this, dict(batch.checkpoint, build=invocation_id, base=batch.last.at)) -%}
+        {%- if not adapter.write_changes(this | string, sql, batch.last.at, text, false, cdc._maintenance()) -%}
+            {%- do cdc._refuse_other_writer(this, batch.last.at) -%}
         {%- endif -%}
         {%- do cdc._add_vectors_if_large(this) -%}
+    {%- else -%}
+        {%- do cdc._note_nothing_new(this, {"position": batch.checkpoint}, batch.last) -%}
     {%- endif -%}
     {%- call noop_statement("main", "OK") -%}{{ sql }}{%- endcall -%}
-{%- endmacro %}
-
-
-{#- Such a checkpoint after the merge, which made no commit if it had no rows. -#}
-{% macro sparkcdc__keep_batch_position(position) -%}
-    {%- do cdc._commit_checkpoint(this, position, cdc._read_checkpoint(this)) -%}
 {%- endmacro %}

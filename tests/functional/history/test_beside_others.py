@@ -197,10 +197,8 @@ NEWEST = """
 RESOLVED = "select id, a from {s}.moving_final order by id"
 
 
-@pytest.mark.soak
-@pytest.mark.usefixtures("package")
-class TestBusyTables:
-    """Others commit to the raw tables all the time, and to the table of a resolver."""
+class Resolved:
+    """Two raw tables, one of them with a resolver."""
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
@@ -216,6 +214,18 @@ class TestBusyTables:
     def snapshots(self) -> dict[str, str]:
         return histories(items_history="stg_items", moving_history="moving_keys")
 
+    def event(self, seq: int) -> str:
+        """The insert of a row, as the payload of its raw row."""
+        columns = [{"name": "id", "value": seq % 7}, {"name": "a", "value": str(seq)}]
+        event = {"action": "I", "lsn": f"0/{seq:x}", "schema": "public", "table": "moving"}
+        return json.dumps(event | {"timestamp": "2026-01-01 00:00:00+00", "columns": columns})
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("package")
+class TestBusyTables(Resolved):
+    """Others commit to the raw tables all the time, and to the table of a resolver."""
+
     def test_builds_end_and_are_right(
         self, project: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -228,10 +238,7 @@ class TestBusyTables:
 
         def arrive(table: str) -> None:
             seq = next(numbers)
-            columns = [{"name": "id", "value": seq % 7}, {"name": "a", "value": str(seq)}]
-            event = {"action": "I", "lsn": f"0/{seq:x}", "schema": "public", "table": "moving"}
-            event |= {"timestamp": "2026-01-01 00:00:00+00", "columns": columns}
-            row = f"{seq % 7}, '{seq}', 'U'" if table == "items" else f"'{json.dumps(event)}'"
+            row = f"{seq % 7}, '{seq}', 'U'" if table == "items" else f"'{self.event(seq)}'"
             spark.sql(f"insert into {schema}.{table} values ({row}, {seq})")
 
         for table in ("items", "moving"):
@@ -299,3 +306,35 @@ class TestBusyTables:
         # Maintenance reaches the resolver's table by its name.
         command = ["run-operation", "cdc_optimize", "--args", "{table: moving_keys}"]
         assert re.findall(r"cdc: (\w+): ", run_dbt_and_capture(command)[1]) == ["moving_keys"]
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("package")
+class TestResolverWithoutRows(Resolved):
+    def test_somebody_writes_its_table(
+        self, project: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a run without new events does not see is seen by the next one."""
+        schema = project.test_schema
+        project.run_sql(f"create table {schema}.moving (value string, seq bigint) using delta")
+        first, second = self.event(1), self.event(2)
+        spark.sql(f"insert into {schema}.moving values ('{first}', 1), ('{second}', 2)")
+        build = ["build", "--select", "+moving_keys"]
+        run_dbt(build)
+        resolved = rows(project, "select _event_id from {s}.moving_keys order by all")
+        # It was delivered before.
+        spark.sql(f"insert into {schema}.moving values ('{second}', 3)")
+        execute, came = Cursor.execute, []
+
+        def beside(cursor: Cursor, sql: str, bindings: Any = None) -> None:
+            if not came and "select 1 from" in sql and "moving_keys" in sql:
+                came.append(sql)
+                spark.sql(f"delete from {schema}.moving_keys where id = 1")
+            execute(cursor, sql, bindings)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Cursor, "execute", beside)
+            run_dbt(build)
+        assert came
+        run_dbt(build)
+        assert rows(project, "select _event_id from {s}.moving_keys order by all") == resolved

@@ -12,8 +12,8 @@
      `write_batch`. None where there is nothing to say.
    `set_batch_position(position)`: has the commit that creates the table note this checkpoint.
    `write_batch(sql, written, batch)`: runs the statement `sql`, which writes the rows of the temporary view `written` to the
-     model's table, as the node's statement `main`. `batch` is what `batch_position` returned, and empty where that was none.
-   `keep_batch_position(position)`: called after `write_batch`: notes the checkpoint where that had no rows and made no commit.
+     model's table, as the node's statement `main`, and notes the checkpoint. `batch` is what `batch_position` returned, and empty
+     where that was none.
    By itself the adapter builds everything as dbt-spark does. #}
 {% macro is_up_to_date() %}
   {{ return(adapter.dispatch('is_up_to_date', 'dbt')()) }}
@@ -109,14 +109,6 @@
     {{ sql }}
   {% endcall %}
 {% endmacro %}
-
-
-{% macro keep_batch_position(position) %}
-  {{ return(adapter.dispatch('keep_batch_position', 'dbt')(position)) }}
-{% endmacro %}
-
-
-{% macro default__keep_batch_position(position) %}{% endmacro %}
 
 
 {% macro sparkcdc__update(type) %}
@@ -221,9 +213,6 @@
       ) %}
       {% do write_batch(sql, written, batch) %}
       {% do adapter.drop_steps() %}
-      {% if position is not none %}
-        {% do keep_batch_position(position) %}
-      {% endif %}
     {% endif %}
   {% endif %}
   {% do apply_grants(this, config.get('grants'), should_revoke(existing, should_full_refresh())) %}
