@@ -6,7 +6,7 @@
     {%- set d = dict(d, key_columns=table.key_columns) -%}
     {%- set erased = table.erased -%}
     {%- set types = cdc._column_types(table.relation) -%}
-    {%- set checkpoint = cdc._checkpoint_text(table.relation, dict(cdc._read_checkpoint(table.relation), erasure=erasure_id))
+    {%- set checkpoint = cdc._erasure_checkpoint(table.relation, erasure_id)
         if table.role not in ["tombstones", "amendments"] else "{}" -%}
     {%- set bounds = cdc._erased_bounds(d, erased, types) -%}
     {%- set predicates = cdc._key_predicates(d.key_columns) + [cdc._is_within(bounds, "DBT_INTERNAL_DEST")] -%}
@@ -49,6 +49,16 @@
 {%- endmacro %}
 
 
+{#-
+    The checkpoint of a commit of an erasure: the table has read as far as before, unless `cdc_replay` sets it back, or another
+    program writes it, before the commit is made.
+-#}
+{% macro _erasure_checkpoint(relation, erasure_id) -%}
+    {%- set last = cdc._read_checkpoint(relation) -%}
+    {{ return(cdc._checkpoint_text(relation, dict(last, base=last.at, erasure=erasure_id))) }}
+{%- endmacro %}
+
+
 {#- Events that ended an erased row by taking its key, in the resolver's table: they end no row from now on. -#}
 {% macro _forget_taken(table, erased, erasure_id) -%}
     {%- set taken = run_query("select count(*) from " ~ table.relation ~ " where _ended_entity_id in (select _entity_id from "
@@ -58,8 +68,7 @@
         {%- set statement = cdc._merge(table.relation, source,
             ["DBT_INTERNAL_DEST._ended_entity_id = DBT_INTERNAL_SOURCE._ended_entity_id"], [])
             ~ "\nwhen matched then update set _ended_entity_id = null, _ended_segment_id = null" -%}
-        {%- set position = dict(cdc._read_checkpoint(table.relation), erasure=erasure_id) -%}
-        {%- set checkpoint = cdc._checkpoint_text(table.relation, position) -%}
+        {%- set checkpoint = cdc._erasure_checkpoint(table.relation, erasure_id) -%}
         {%- if cdc._is_iceberg(table.relation) -%}
             {%- do adapter.erase_iceberg_rows(table.relation | string, statement, checkpoint) -%}
         {%- else -%}

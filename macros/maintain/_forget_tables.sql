@@ -11,7 +11,11 @@
             {%- set position = {} -%}
             {%- if role in ["keys", "history", "final", "changelog"] -%}
                 {%- set checkpoint = cdc._read_checkpoint(table.node and cdc._relation_of(table.node)) -%}
-                {%- do position.update(dict(checkpoint, fingerprint=none, declared=none)) -%}
+                {%- do position.update(dict(checkpoint, base=checkpoint.at)) -%}
+                {#- Without one, all is read again. -#}
+                {%- if "fingerprint" in checkpoint -%}
+                    {%- do position.update({"fingerprint": none, "declared": none}) -%}
+                {%- endif -%}
                 {#- A history that follows its rows reads the runs of the resolver, whose numbers stay what they are. -#}
                 {%- if role == "keys" or (role == "history" and not d.key_changes) or (role == "final" and not d.history) -%}
                     {#- There may be rows that were not read yet, and the log begins with the version of now. -#}
@@ -28,7 +32,7 @@
                 {%- endif -%}
             {%- endif -%}
             {%- set text = cdc._checkpoint_text(table.relation, position) if position else "{}" -%}
-            {%- set forgotten = adapter.forget_past(table.relation, erasure_id, text) -%}
+            {%- set forgotten = adapter.forget_past(table.relation, erasure_id, text, position.get("base"), cdc._maintenance()) -%}
             {%- if table.node -%}{%- do versions.update({table.node.unique_id: forgotten.version}) -%}{%- endif -%}
             {%- do table.update({"removed": forgotten.files}) -%}
         {%- endfor -%}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dbt.adapters.sparkcdc.session.cursor import Cursor
 from dbt.adapters.sparkcdc.session.settings_scope import CHECKPOINT, scoped
-from dbt.tests.util import run_dbt, write_file
+from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
 from tests.functional.history.changes import SOURCES, Changes, events_of
 from tests.functional.history.test_beside_others import writes
@@ -28,6 +28,7 @@ class TestBesideNotes(Changes):
         self.two_builds_note_that_nothing_is_new(project, monkeypatch)
         self.one_notes_and_one_writes(project, monkeypatch)
         self.a_replay_is_not_undone(project, monkeypatch)
+        self.an_erasure_does_not_undo_a_replay(project, monkeypatch)
 
     def build(
         self, monkeypatch: pytest.MonkeyPatch, begins: Callable[..., Any], *, passes: bool = True
@@ -127,10 +128,7 @@ class TestBesideNotes(Changes):
             ) -> None:
                 if left and writes(sql, table):
                     left.clear()
-                    back = {"cdc": relation, "operation": "SET TBLPROPERTIES", "arrival": "batch"}
-                    back |= {"read_to": 0, "raw_version": None, "fingerprint": None}
-                    with scoped(cursor._spark, {CHECKPOINT: json.dumps(back | {"set_back": True})}):
-                        execute(cursor, f"alter table {relation} set tblproperties ('x' = 'y')")
+                    self.replay(execute, cursor, relation)
 
             # A history is computed again at once, a final table without one by the next build.
             self.build(monkeypatch, begins, passes=table == TABLES[0])
@@ -139,6 +137,52 @@ class TestBesideNotes(Changes):
                 run_dbt(["build"])
             assert self.events_read(project, relation) == len(self.events)
             self.check(project, self.events)
+
+    def replay(self, execute: Any, cursor: Cursor, relation: str) -> None:
+        """What `cdc_replay` commits."""
+        back = {"cdc": relation, "operation": "SET TBLPROPERTIES", "arrival": "batch"}
+        back |= {"read_to": 0, "raw_version": None, "fingerprint": None}
+        with scoped(cursor._spark, {CHECKPOINT: json.dumps(back | {"set_back": True})}):
+            execute(cursor, f"alter table {relation} set tblproperties ('x' = 'y')")
+
+    def an_erasure_does_not_undo_a_replay(
+        self, project: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What comes right before the deletion, and right before the log is forgotten."""
+        relation = f"{project.test_schema}.{TABLES[0]}"
+        execute = Cursor.execute
+        for key, statement in ((2, "merge into"), (3, "'cdc.erasure'")):
+            came: list[str] = []
+
+            def acting(
+                cursor: Cursor,
+                sql: str,
+                bindings: Any = None,
+                statement: str = statement,
+                came: list[str] = came,
+            ) -> None:
+                text = sql.replace("`", "")
+                if not came and statement in text and f"{TABLES[0]} " in text:
+                    came.append(sql)
+                    self.replay(execute, cursor, relation)
+                execute(cursor, sql, bindings)
+
+            args = {"table": TABLES[0], "keys": [{"scenario": 0, "id": key}], "dry_run": False}
+            command = ["run-operation", "cdc_erase", "--args", json.dumps(args)]
+            with monkeypatch.context() as patch:
+                patch.setattr(Cursor, "execute", acting)
+                said = run_dbt_and_capture(command, expect_pass=None)[1]  # type: ignore[arg-type]
+            assert came
+            if key == 3:
+                # It is finished by running it again.
+                assert f"wrote {relation}" in said.replace("`", "")
+                assert "Run cdc_erase again" in said
+                run_dbt(command)
+            run_dbt(["build"])
+            [(left,)] = project.run_sql(
+                f"select count(*) from {project.test_schema}.changes", fetch="all"
+            )
+            assert self.events_read(project, relation) == left
 
     def events_read(self, project: Any, relation: str) -> int:
         """How many events the batch read that wrote a table last."""

@@ -372,7 +372,7 @@
 {%- endmacro %}
 
 
-{% macro adapter_forget_past(table, erasure_id, checkpoint) -%}
+{% macro adapter_forget_past(table, erasure_id, checkpoint, version, maintenance) -%}
     {%- do noted("older files and the log before this commit go", table ~ ": " ~ checkpoint) -%}
     {{ return({"version": 12, "files": 4}) }}
 {%- endmacro %}

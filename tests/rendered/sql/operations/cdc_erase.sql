@@ -232,7 +232,7 @@ when matched then update set `order_id` = DBT_INTERNAL_SOURCE.`order_id`;
 -- query
 select if(bool_and(coalesce(is_valid_utf8(cast(`order_id` as string)), true)), to_json(struct(cast(min(`order_id`) as string) as low, cast(max(`order_id`) as string) as high, if(count(*) <= 2000, (select array_sort(collect_set(cast(`order_id` as string))) from (select * from step_erased_keys limit 2000) as listed_rows), null) as listed)), null) from step_erased_keys;
 
--- erase, in a commit with {"cdc": "app.changes_of_current", "version": 7, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.changes_of_current", "version": 7, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.changes_of_current as DBT_INTERNAL_DEST
 using step_erased_keys as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
@@ -240,7 +240,7 @@ on DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
     and DBT_INTERNAL_DEST.`order_id` between 1L and 9L and DBT_INTERNAL_DEST.`order_id` in (1L, 5L, 9L)
 when matched then delete;
 
--- erase, in a commit with {"cdc": "app.changes_of_current", "version": 7, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.changes_of_current", "version": 7, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.changes_of_current as DBT_INTERNAL_DEST
 using (
                 select __cdc_row.*
@@ -260,7 +260,7 @@ when matched then update set `order_id` = DBT_INTERNAL_SOURCE.`order_id`;
 -- query
 select if(bool_and(coalesce(is_valid_utf8(cast(`order_id` as string)), true)), to_json(struct(cast(min(`order_id`) as string) as low, cast(max(`order_id`) as string) as high, if(count(*) <= 2000, (select array_sort(collect_set(cast(`order_id` as string))) from (select * from step_erased_keys limit 2000) as listed_rows), null) as listed)), null) from step_erased_keys;
 
--- erase, in a commit with {"cdc": "app.current_of_history", "version": 7, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.current_of_history", "version": 7, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.current_of_history as DBT_INTERNAL_DEST
 using step_erased_keys as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
@@ -268,7 +268,7 @@ on DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
     and DBT_INTERNAL_DEST.`order_id` between 1L and 9L and DBT_INTERNAL_DEST.`order_id` in (1L, 5L, 9L)
 when matched then delete;
 
--- erase, in a commit with {"cdc": "app.current_of_history", "version": 7, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.current_of_history", "version": 7, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.current_of_history as DBT_INTERNAL_DEST
 using (
                 select __cdc_row.*
@@ -286,7 +286,7 @@ when matched then update set `order_id` = DBT_INTERNAL_SOURCE.`order_id`;
 -- query
 select if(bool_and(coalesce(is_valid_utf8(cast(`order_id` as string)), true)), to_json(struct(cast(min(`order_id`) as string) as low, cast(max(`order_id`) as string) as high, if(count(*) <= 2000, (select array_sort(collect_set(cast(`order_id` as string))) from (select * from step_erased_keys limit 2000) as listed_rows), null) as listed)), null) from step_erased_keys;
 
--- erase, in a commit with {"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.history_flagged as DBT_INTERNAL_DEST
 using step_erased_keys as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
@@ -294,7 +294,7 @@ on DBT_INTERNAL_DEST.`order_id` <=> DBT_INTERNAL_SOURCE.`order_id`
     and DBT_INTERNAL_DEST.`order_id` between 1L and 9L and DBT_INTERNAL_DEST.`order_id` in (1L, 5L, 9L)
 when matched then delete;
 
--- erase, in a commit with {"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.history_flagged as DBT_INTERNAL_DEST
 using (
                 select __cdc_row.*
@@ -320,13 +320,13 @@ raw.flagged: {};
 app.history_flagged_tombstones: {};
 
 -- older files and the log before this commit go
-app.history_flagged: {"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "fingerprint": null, "declared": null, "raw_version": null, "operation": ""};
+app.history_flagged: {"cdc": "app.history_flagged", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "raw_version": null, "operation": ""};
 
 -- older files and the log before this commit go
-app.current_of_history: {"cdc": "app.current_of_history", "version": 12, "written_at": 7, "at": 7, "fingerprint": null, "declared": null, "operation": ""};
+app.current_of_history: {"cdc": "app.current_of_history", "version": 12, "written_at": 7, "at": 7, "base": 7, "operation": ""};
 
 -- older files and the log before this commit go
-app.changes_of_current: {"cdc": "app.changes_of_current", "version": 12, "written_at": 7, "at": 7, "fingerprint": null, "declared": null, "first": false, "commit": "log: of version 12", "operation": ""};
+app.changes_of_current: {"cdc": "app.changes_of_current", "version": 12, "written_at": 7, "at": 7, "base": 7, "first": false, "commit": "log: of version 12", "operation": ""};
 
 -- create cdc_erasure_certificates
 select cast(null as string) as erasure_id, cast(null as timestamp) as erased_at, cast(null as string) as table_name, cast(null as bigint) as keys, cast(null as string) as role, cast(null as string) as relation, cast(null as bigint) as rows_removed, cast(null as bigint) as files_rewritten, cast(null as bigint) as files_removed, cast(null as bigint) as values_searched, cast(null as bigint) as files_searched, cast(null as bigint) as files_holding;

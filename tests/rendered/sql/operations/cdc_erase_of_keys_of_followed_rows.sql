@@ -1125,14 +1125,14 @@ reorg table raw.followed apply (purge);
 -- query
 select if(bool_and(coalesce(is_valid_utf8(cast(`_entity_id` as string)), true)), to_json(struct(cast(min(`_entity_id`) as string) as low, cast(max(`_entity_id`) as string) as high, if(count(*) <= 2000, (select array_sort(collect_set(cast(`_entity_id` as string))) from (select * from step_erased_entities limit 2000) as listed_rows), null) as listed)), null) from step_erased_entities;
 
--- erase, in a commit with {"cdc": "app.history_followed", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.history_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.history_followed as DBT_INTERNAL_DEST
 using step_erased_entities as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST.`_entity_id` <=> DBT_INTERNAL_SOURCE.`_entity_id`
     and DBT_INTERNAL_DEST.`_entity_id` between 1L and 9L and DBT_INTERNAL_DEST.`_entity_id` in (1L, 5L, 9L)
 when matched then delete;
 
--- erase, in a commit with {"cdc": "app.history_followed", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.history_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.history_followed as DBT_INTERNAL_DEST
 using (
                 select __cdc_row.*
@@ -1150,14 +1150,14 @@ when matched then update set `_entity_id` = DBT_INTERNAL_SOURCE.`_entity_id`;
 -- query
 select if(bool_and(coalesce(is_valid_utf8(cast(`_event_id` as string)), true)), to_json(struct(cast(min(`_event_id`) as string) as low, cast(max(`_event_id`) as string) as high, if(count(*) <= 2000, (select array_sort(collect_set(cast(`_event_id` as string))) from (select * from step_erased_identities limit 2000) as listed_rows), null) as listed)), null) from step_erased_identities;
 
--- erase, in a commit with {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.resolved_followed as DBT_INTERNAL_DEST
 using step_erased_identities as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST.`_event_id` <=> DBT_INTERNAL_SOURCE.`_event_id`
     and DBT_INTERNAL_DEST.`_event_id` between 1L and 9L and DBT_INTERNAL_DEST.`_event_id` in (1L, 5L, 9L)
 when matched then delete;
 
--- erase, in a commit with {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.resolved_followed as DBT_INTERNAL_DEST
 using (
                 select __cdc_row.*
@@ -1174,7 +1174,7 @@ when matched then update set `_event_id` = DBT_INTERNAL_SOURCE.`_event_id`;
 -- query
 select count(*) from app.resolved_followed where _ended_entity_id in (select _entity_id from step_erased_entities);
 
--- erase, in a commit with {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.resolved_followed as DBT_INTERNAL_DEST
 using (select _entity_id as _ended_entity_id from step_erased_entities) as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST._ended_entity_id = DBT_INTERNAL_SOURCE._ended_entity_id
@@ -1184,10 +1184,10 @@ when matched then update set _ended_entity_id = null, _ended_segment_id = null;
 raw.followed: {};
 
 -- older files and the log before this commit go
-app.resolved_followed: {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "fingerprint": null, "declared": null, "raw_version": null, "operation": ""};
+app.resolved_followed: {"cdc": "app.resolved_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "raw_version": null, "operation": ""};
 
 -- older files and the log before this commit go
-app.history_followed: {"cdc": "app.history_followed", "read_to": 8, "written_at": 7, "at": 7, "fingerprint": null, "declared": null, "version": 12, "operation": ""};
+app.history_followed: {"cdc": "app.history_followed", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "version": 12, "operation": ""};
 
 -- create cdc_erasure_certificates
 select cast(null as string) as erasure_id, cast(null as timestamp) as erased_at, cast(null as string) as table_name, cast(null as bigint) as keys, cast(null as string) as role, cast(null as string) as relation, cast(null as bigint) as rows_removed, cast(null as bigint) as files_rewritten, cast(null as bigint) as files_removed, cast(null as bigint) as values_searched, cast(null as bigint) as files_searched, cast(null as bigint) as files_holding;

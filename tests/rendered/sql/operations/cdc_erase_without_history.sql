@@ -237,14 +237,14 @@ reorg table raw.maxwell apply (purge);
 -- query
 select if(bool_and(coalesce(is_valid_utf8(cast(`id` as string)), true)), to_json(struct(cast(min(`id`) as string) as low, cast(max(`id`) as string) as high, if(count(*) <= 2000, (select array_sort(collect_set(cast(`id` as string))) from (select * from step_erased_keys limit 2000) as listed_rows), null) as listed)), null) from step_erased_keys;
 
--- erase, in a commit with {"cdc": "app.current_without_history_partitioned", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.current_without_history_partitioned", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.current_without_history_partitioned as DBT_INTERNAL_DEST
 using step_erased_keys as DBT_INTERNAL_SOURCE
 on DBT_INTERNAL_DEST.`id` <=> DBT_INTERNAL_SOURCE.`id`
     and DBT_INTERNAL_DEST.`id` between '1' and '9' and DBT_INTERNAL_DEST.`id` in ('1', '5', '9')
 when matched then delete;
 
--- erase, in a commit with {"cdc": "app.current_without_history_partitioned", "read_to": 8, "written_at": 7, "at": 7, "erasure": "<invocation_id>", "operation": ""}
+-- erase, in a commit with {"cdc": "app.current_without_history_partitioned", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "erasure": "<invocation_id>", "operation": ""}
 merge into app.current_without_history_partitioned as DBT_INTERNAL_DEST
 using (
                 select __cdc_row.*
@@ -265,7 +265,7 @@ select max(kafka_offset) from raw.maxwell;
 raw.maxwell: {};
 
 -- older files and the log before this commit go
-app.current_without_history_partitioned: {"cdc": "app.current_without_history_partitioned", "read_to": 8, "written_at": 7, "at": 7, "fingerprint": null, "declared": null, "raw_version": null, "operation": ""};
+app.current_without_history_partitioned: {"cdc": "app.current_without_history_partitioned", "read_to": 8, "written_at": 7, "at": 7, "base": 7, "raw_version": null, "operation": ""};
 
 -- create cdc_erasure_certificates
 select cast(null as string) as erasure_id, cast(null as timestamp) as erased_at, cast(null as string) as table_name, cast(null as bigint) as keys, cast(null as string) as role, cast(null as string) as relation, cast(null as bigint) as rows_removed, cast(null as bigint) as files_rewritten, cast(null as bigint) as files_removed, cast(null as bigint) as values_searched, cast(null as bigint) as files_searched, cast(null as bigint) as files_holding;

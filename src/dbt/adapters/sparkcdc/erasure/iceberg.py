@@ -33,6 +33,10 @@ PURGE = {
 }
 SEARCHED = ("PARQUET", "PUFFIN")
 EQUALITY_DELETES = 2
+OTHERS_WRITE = (
+    "cdc: another program wrote {name}, or set it back, while cdc_erase ran. Run cdc_erase again"
+    " when nothing else writes: it finishes the erasure."
+)
 # Where files may be, other than in the table's folder.
 OTHER_PLACES = (
     "write.data.path",
@@ -176,13 +180,15 @@ def purge(spark: Any, execute: Callable[[str], Any], name: str) -> None:
         _call(execute, name, "rewrite_position_delete_files", {"rewrite-all": "true"})
 
 
-def forget_past(spark: Any, name: str, checkpoint: str) -> int:
+def forget_past(spark: Any, name: str, checkpoint: str, version: int | None = None) -> int:
     """Removes all files of a table that its newest snapshot does not need.
 
     Args:
         spark: The session.
         name: The table's name in SQL.
         checkpoint: What the newest snapshot carries.
+        version: The version since which nobody else may have written; None where that is all the
+            same.
 
     Returns:
         The table's version.
@@ -194,10 +200,8 @@ def forget_past(spark: Any, name: str, checkpoint: str) -> int:
     if table.currentSnapshot() is not None:
         # Manifests keep the bounds of files that are gone until they are written again.
         table.rewriteManifests().clusterBy(_constant(spark, "all")).commit()
-    if not iceberg_writes.commit_checkpoint(spark, name, checkpoint, None, merges=True):
-        raise DbtRuntimeError(
-            f"cdc: another program is writing {name}. Run cdc_erase again when it is done."
-        )
+    if not iceberg_writes.commit_checkpoint(spark, name, checkpoint, version, merges=True):
+        raise DbtRuntimeError(OTHERS_WRITE.format(name=name))
     table = iceberg.load(spark, name)
     head = table.currentSnapshot().snapshotId()
     actions = getattr(spark._jvm, "org.apache.iceberg.spark.actions.SparkActions")

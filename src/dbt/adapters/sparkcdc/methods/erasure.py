@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
+from dbt.adapters.sparkcdc.delta.log import written_alone
 from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
 from dbt.adapters.sparkcdc.erasure import table_files
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
@@ -107,7 +108,14 @@ class ErasureMethods(TableMethods):
         return any(self._live_files(table).values())
 
     @available.parse_none
-    def forget_past(self, table: str, erasure_id: str, checkpoint: str) -> dict[str, int]:
+    def forget_past(
+        self,
+        table: str,
+        erasure_id: str,
+        checkpoint: str,
+        version: int | None,
+        maintenance: list[str],
+    ) -> dict[str, int]:
         """Removes all files of a table that its newest version does not need, and its older log.
 
         The last commit of the table is one that has no values: only it stays in the log, with a
@@ -117,15 +125,21 @@ class ErasureMethods(TableMethods):
             table: Its name in SQL.
             erasure_id: What tells this erasure from others.
             checkpoint: The commit's user metadata.
+            version: The version that the checkpoint is of; None where the table has none.
+            maintenance: Operations that change no rows.
 
         Returns:
             `version`: the table's newest one. `files`: how many data files were removed.
+
+        Raises:
+            DbtRuntimeError: Somebody has written the table since that version, or set it back. Its
+                log is still there.
         """
         spark = self._spark
         if (known := self._iceberg(table)) is not None:
             folders = iceberg_erasure.folders(known)
             files = {path for folder in folders for path in folder.rglob("*.parquet")}
-            version = iceberg_erasure.forget_past(spark, table, checkpoint)
+            version = iceberg_erasure.forget_past(spark, table, checkpoint, version)
             return {"version": version, "files": sum(not path.exists() for path in files)}
         folder, _ = self._files_of(table)
         before = table_files.data_files(folder)
@@ -135,6 +149,11 @@ class ErasureMethods(TableMethods):
         with scoped(spark, {CHECKPOINT: checkpoint}):
             noted = f"'cdc.erasure' = {literal(erasure_id)}"
             self.execute(f"alter table {table} set tblproperties ({noted})")
+        # What only the log tells of others would go with it.
+        if version is not None:
+            later = self.commits_since(table, version)["commits"]
+            if written_alone(later, version, checkpoint, maintenance)[1]:
+                raise DbtRuntimeError(iceberg_erasure.OTHERS_WRITE.format(name=table))
         log, snapshot = self._delta_snapshot(folder)
         version = int(snapshot.version())
         nothing = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
