@@ -60,6 +60,7 @@
 {% macro _note_split(spec, window) -%}
     {%- set split = {
         "raw_version": (window.position.part or window.position).raw_version, "others": cdc._other_commits(spec.declaration),
+        "read_to": window.read_to,
     } -%}
     {%- do cdc._set_checkpoint(spec.relation, dict(window.noted, split=split), cdc._creation()) -%}
 {%- endmacro %}
@@ -143,8 +144,10 @@ events as (
         {{ return(none) }}
     {%- endif -%}
     {%- set d = cdc._upstream_declaration(node) -%}
-    {%- set appended = adapter.appended(d.relation, split.raw_version, d.arrival, checkpoint.read_to) -%}
-    {%- set is_whole = appended and not appended.is_behind(checkpoint.read_to) -%}
+    {#- The checkpoint may have been set back since. -#}
+    {%- set read_to = split.get("read_to", checkpoint.read_to) -%}
+    {%- set appended = adapter.appended(d.relation, split.raw_version, d.arrival, read_to) -%}
+    {%- set is_whole = appended and not appended.is_behind(read_to) -%}
     {%- if is_whole and cdc._other_commits(d) == split.others -%}
         {%- do cdc._commit_position(relation, cdc._position_of(checkpoint, ["split"]), checkpoint.at) -%}
         {{ return(none) }}

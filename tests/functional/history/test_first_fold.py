@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -176,7 +177,19 @@ class TestKilledBeforeTheCheck(Large):
         with monkeypatch.context() as patch:
             patch.setattr(Cursor, "execute", ending)
             run_dbt(["build"], expect_pass=False)
+        self.between()
         # With nothing else to read.
         run_dbt(["build"])
         assert not second
         self.check(project, events)
+
+    def between(self) -> None:
+        """What happens before the next build."""
+
+
+class TestSetBackBeforeTheCheck(TestKilledBeforeTheCheck):
+    def between(self) -> None:
+        """What the tables are set back to lies before all that came during the load."""
+        for table in TABLES:
+            args = json.dumps({"table": table, "since": 1})
+            run_dbt(["run-operation", "cdc_replay", "--args", args])
