@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbt.adapters.sparkcdc.erasure.table_files import remove_empty_folders
+from dbt.adapters.sparkcdc.erasure.table_files import OTHERS_WRITE, remove_empty_folders
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
 from dbt.adapters.sparkcdc.session.cursor import literal
@@ -33,10 +33,6 @@ PURGE = {
 }
 SEARCHED = ("PARQUET", "PUFFIN")
 EQUALITY_DELETES = 2
-OTHERS_WRITE = (
-    "cdc: another program wrote {name}, or set it back, while cdc_erase ran. Run cdc_erase again"
-    " when nothing else writes: it finishes the erasure."
-)
 # Where files may be, other than in the table's folder.
 OTHER_PLACES = (
     "write.data.path",

@@ -27,6 +27,10 @@ LOG = "_delta_log"
 # Commits, checksums and checkpoints; compacted commits have two numbers.
 NUMBERED = re.compile(r"\.?(\d{20})\.")
 SIDECARS = "_sidecars"
+OTHERS_WRITE = (
+    "cdc: another program wrote {name}, or set it back, while cdc_erase ran. Run cdc_erase again"
+    " when nothing else writes: it finishes the erasure."
+)
 ROWS_A_BATCH = 65_536
 FIELD_ID = b"PARQUET:field_id"
 # Statistics keep the first characters of texts: 16 of them in Iceberg's manifests, 32 in Delta's

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from dbt.adapters.base.meta import available
-from dbt.adapters.sparkcdc.delta.log import written_alone
 from dbt.adapters.sparkcdc.erasure import iceberg as iceberg_erasure
 from dbt.adapters.sparkcdc.erasure import table_files
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
@@ -150,10 +149,8 @@ class ErasureMethods(TableMethods):
             noted = f"'cdc.erasure' = {literal(erasure_id)}"
             self.execute(f"alter table {table} set tblproperties ({noted})")
         # What only the log tells of others would go with it.
-        if version is not None:
-            later = self.commits_since(table, version)["commits"]
-            if written_alone(later, version, checkpoint, maintenance)[1]:
-                raise DbtRuntimeError(iceberg_erasure.OTHERS_WRITE.format(name=table))
+        if version is not None and self._written(table, version, checkpoint, maintenance)[1]:
+            raise DbtRuntimeError(table_files.OTHERS_WRITE.format(name=table))
         log, snapshot = self._delta_snapshot(folder)
         version = int(snapshot.version())
         nothing = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]

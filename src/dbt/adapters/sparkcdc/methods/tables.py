@@ -14,6 +14,7 @@ from dbt.adapters.sparkcdc.delta.log import (
     newest_commits,
     table_bytes,
     table_id,
+    written_alone,
 )
 from dbt.adapters.sparkcdc.iceberg import tables as iceberg
 from dbt.adapters.sparkcdc.methods.catalog import CatalogMethods, as_dict
@@ -82,6 +83,13 @@ class TableMethods(CatalogMethods):
             limit = gap  # in one listing, for somebody may commit between two
         later = [commit for commit in found if commit["version"] > version]
         return {"commits": later, "are_all": len(later) >= gap}
+
+    def _written(
+        self, table: str, version: int, checkpoint: str, maintenance: list[str]
+    ) -> tuple[bool, bool]:
+        """Whether the commit with a checkpoint is there, and whether somebody else wrote."""
+        later = self.commits_since(table, version)["commits"]
+        return written_alone(later, version, checkpoint, maintenance)
 
     @available.parse_none
     def logged_version(self, table: str) -> int | None:

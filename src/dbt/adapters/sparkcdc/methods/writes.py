@@ -14,7 +14,6 @@ from dbt.adapters.sparkcdc.delta.log import (
     compaction_pays,
     sets_back,
     vectors_pay,
-    written_alone,
 )
 from dbt.adapters.sparkcdc.errors import is_conflict
 from dbt.adapters.sparkcdc.iceberg import writes as iceberg_writes
@@ -131,13 +130,6 @@ class WriteMethods(TableMethods):
             if self._is_committed(sql, {CHECKPOINT: checkpoint}):
                 return True
         return False
-
-    def _written(
-        self, table: str, version: int, checkpoint: str, maintenance: list[str]
-    ) -> tuple[bool, bool]:
-        """Whether the commit with a checkpoint is there, and whether somebody else wrote."""
-        later = self.commits_since(table, version)["commits"]
-        return written_alone(later, version, checkpoint, maintenance)
 
     def _write_iceberg(
         self,
