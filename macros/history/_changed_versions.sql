@@ -51,12 +51,12 @@ truncates as (
     {%- endif %}
 ),
 
-{% if spec.follows -%}
+{% if spec.follows and known.whole -%}
 {{ cdc._entity_events(spec, known, read_from, read_to) }},
 {%- else -%}
 new_events as (
     select
-        *,
+        *{{ " except (_former_entity_ids, _resolved)" if spec.follows }},
         true as _is_new
     from {{ known.events.relation }}
     where _op <> 'T'
@@ -130,6 +130,9 @@ changes as (
         known._cdc_is_latest as _was_latest,
         known.dbt_scd_id is not null and known._seq_end is null as _was_open,
         versions.dbt_scd_id is not null and versions._seq_end is null as _is_open,
+        {%- if spec.follows %}
+        struct({{ cdc._column_list(spec.follows, "known") }}) as __cdc_former_key,
+        {%- endif %}
         {#- A version that only remembers one event more is the same row. -#}
         not (struct({{ cdc._column_list(visible, "versions") }}) <=> struct({{ cdc._column_list(visible, "known") }})) as _is_visible,
         versions._effects

@@ -3,8 +3,8 @@
 
     Events in order: where all new events of a key come after the last one known, only its latest version matters.
     `_latest_versions` reads these, and the fold takes each as one event, its state. Everything else: late-arriving events,
-    truncates, rows that are followed through their keys. `_whole_histories` reads all versions of these keys, and the fold takes
-    the events that made them, together with the new ones.
+    truncates, events that the resolver found to be of another row than before. `_whole_histories` reads all versions of these keys,
+    and the fold takes the events that made them, together with the new ones.
 -#}
 
 {#-
@@ -28,16 +28,37 @@
 
 
 {% macro sparkcdc__known_versions(spec, window, events, facts, bounds) -%}
-    {%- if spec.rebuild or spec.follows or spec.by_position or facts.truncates or window.read_from is none -%}
+    {%- if spec.rebuild or spec.by_position or facts.truncates or facts.relabeled or window.read_from is none
+        or (spec.follows and facts.has_tombstones and cdc._has_tombstones_of(spec, events)) -%}
         {{ return(cdc.default__known_versions(spec, window, events, facts, bounds)) }}
     {%- endif -%}
     {%- set latest_sql = cdc._latest_versions(spec, events, bounds, facts.single) -%}
     {%- set latest = cdc._step(spec, "latest", latest_sql, window.few, scans_table=true) -%}
     {%- set whole = none -%}
     {%- if cdc._has_any(latest, "_is_in_order", false) -%}
+        {%- if spec.follows -%}
+            {#- The resolver's table has the events of these rows, and is read for all of them. -#}
+            {{ return(cdc.default__known_versions(spec, window, events, facts, bounds)) }}
+        {%- endif -%}
         {%- set whole = cdc._step(spec, "late", cdc._late_histories(spec, latest, bounds), window.few, scans_table=true) -%}
     {%- endif -%}
     {{ return({"events": events, "latest": latest, "whole": whole}) }}
+{%- endmacro %}
+
+
+{#-
+    Whether one of the rows that new events belong to ended before a version of it was seen. The label that its tombstone has may be
+    outdated: the resolver's table tells.
+-#}
+{% macro _has_tombstones_of(spec, events) -%}
+    {%- set found -%}
+        select 1
+        from {{ spec.tombstones }} as tombstones
+        left semi join {{ events.relation }} as events on {{ cdc._same(spec.key_columns, "tombstones", "events") }}
+        where tombstones._op <> 'T'
+        limit 1
+    {%- endset -%}
+    {{ return(run_query("select count(*) from (" ~ found ~ ") as found").rows[0][0] > 0) }}
 {%- endmacro %}
 
 

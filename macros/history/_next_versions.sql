@@ -79,6 +79,9 @@ select
     if(__cdc_is_next, null, __cdc_known._cdc_is_latest) as _was_latest,
     __cdc_was_open and not __cdc_is_next as _was_open,
     __cdc_is_next or __cdc_goes_on as _is_open,
+    {%- if spec.follows %}
+    struct({{ cdc._column_list(spec.follows, "__cdc_known") }}) as __cdc_former_key,
+    {%- endif %}
     __cdc_is_changed or __cdc_is_closed or __cdc_known.dbt_scd_id is null as _is_visible,
     {{ cdc._counted_effects({
         "inserted": "__cdc_is_next and not __cdc_was_open",

@@ -78,9 +78,10 @@
 
 {#- The batch, for one version of the table. Returns none where somebody else wrote first. -#}
 {% macro _write_batch(spec, window, events, facts, version, checkpoint) -%}
-    {%- set bounds = none if spec.rebuild or spec.follows or spec.by_position or facts.truncates else facts.bounds -%}
+    {#- Events that were of other rows of the source before change these rows, too. -#}
+    {%- set bounds = none if spec.rebuild or spec.by_position or facts.truncates or facts.relabeled else facts.bounds -%}
     {%- set has_tombstones = cdc._has_tombstones(spec, window, checkpoint) -%}
-    {%- set known = cdc._known_versions(spec, window, events, facts, bounds) -%}
+    {%- set known = cdc._known_versions(spec, window, events, dict(facts, has_tombstones=has_tombstones), bounds) -%}
     {%- set truncated = facts.truncates > 0 or has_tombstones -%}
     {%- if facts.single and not facts.partial and not truncated and known.latest and not known.whole -%}
         {%- set changed_sql = cdc._next_versions(spec, known) -%}
@@ -90,7 +91,8 @@
             splits=cdc._is_many(window, facts)
         ), known, has_tombstones, window.read_from, window.read_to) -%}
     {%- endif -%}
-    {%- set changes = cdc._step(spec, "changes", changed_sql, window.few, scans_table=spec.rebuild) -%}
+    {%- set scans_table = spec.rebuild or (spec.follows and known.whole is not none) -%}
+    {%- set changes = cdc._step(spec, "changes", changed_sql, window.few, scans_table=scans_table) -%}
     {%- set changed = cdc._change_facts(changes, "dbt_change_type") -%}
     {%- set run = cdc._run_of_batch(spec, window, facts, changed) -%}
     {#- Tombstones go first: if the run ends between both commits, the next one reads the same events again. -#}

@@ -3,15 +3,18 @@
     `_write_current` takes of them.
 
     The changes are those that the history's own run has at hand; else those that the history's change feed gives. The two tables
-    are compared as a whole where neither tells everything: keys that rows can leave to each other, other columns, a lost
-    checkpoint, a feed whose files are gone.
+    are compared as a whole where neither tells everything: other columns, a lost checkpoint, a feed whose files are gone.
       read     the version of the history after which its changes are all that there is to do; none where they are not
       now      the version that is read now
       writes   the versions between them in which the history was written
 -#}
 {% macro _current_changes(spec, node, history, names, read, now, writes) -%}
     {%- set published = cdc._published_changes(history, writes) if read is not none else none -%}
-    {%- if published -%}
+    {%- if published and "_entity_id" in spec.types -%}
+        {%- set keyed_sql = cdc._changes_by_key(node, published, spec.key_columns, names) -%}
+        {%- set step = cdc._step(spec, "changes", keyed_sql, true) -%}
+        {{ return({"step": step, "few": true, "selected": none, "predicates": []}) }}
+    {%- elif published -%}
         {%- set selected = cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) -%}
         {{ return({"step": published, "few": true, "selected": selected, "predicates": []}) }}
     {%- endif -%}
@@ -45,6 +48,47 @@
 
 {% macro sparkcdc__published_changes(history, writes) -%}
     {{ return(adapter.published_changes(history | string, writes)) }}
+{%- endmacro %}
+
+
+{#-
+    The changes of a history whose rows are followed through their keys, by key: a row that moves leaves its key, to another row or
+    to none. A key has one open version at most, so that one of them at a key is what the key has now. Where a row left its key, all
+    keys count as known, whatever the table has there.
+-#}
+{% macro _changes_by_key(node, published, keys, names) -%}
+    {%- set columns = cdc._quoted_all(keys) | join(", ") -%}
+    {%- set selected = cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) -%}
+with published_changes as (
+    select * from {{ published.relation }}
+),
+
+touched_keys as (
+    select {{ columns }}
+    from published_changes
+    where _is_open and _is_visible
+    union
+    select {{ cdc._column_list(keys, "__cdc_former_key") }}
+    from published_changes
+    where _was_open
+),
+
+changed_rows as (
+    select
+        {{ cdc._column_list(keys, "touched_keys") }},
+        open_versions.* except ({{ columns }}),
+        open_versions.dbt_scd_id is null as __cdc_is_vacated
+    from touched_keys
+    left join (select * from published_changes where _is_open) as open_versions
+        on {{ cdc._same(keys, "touched_keys", "open_versions") }}
+    where open_versions.dbt_scd_id is null or open_versions._is_visible
+)
+
+select
+    {{ selected | join(",\n    ") }},
+    if(__cdc_is_vacated, 'D', 'U') as _current_op,
+    (select bool_or(_was_open) from published_changes) as _is_known
+from changed_rows
 {%- endmacro %}
 
 

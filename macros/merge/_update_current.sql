@@ -49,8 +49,7 @@
     {%- endif -%}
     {%- set names = cdc._column_types(target).keys() | list -%}
     {%- do cdc._refuse_other_columns(node, target, history, names, seen.types) -%}
-    {%- set follows = "_entity_id" in seen.types -%}
-    {%- set reads_changes = is_own and not follows and cdc._leads_to(checkpoint, position) -%}
+    {%- set reads_changes = is_own and cdc._leads_to(checkpoint, position) -%}
     {%- set writes = cdc._writes_since(history, checkpoint.version) if reads_changes else none -%}
     {%- if reads_changes and not writes -%}
         {{ return("nothing new") }}

@@ -3,8 +3,8 @@
     elsewhere.
 
     Of the new events: `good`, without the ends of moved keys; `truncates`, rows; `truncate_events`, different ones; `partial`,
-    whether one may leave columns unset; `single`, whether no two have the same key; `bounds`, where their keys are (see
-    `_key_bounds`).
+    whether one may leave columns unset; `single`, whether no two have the same key; `relabeled`, how many rows are events that were
+    of another row of the source before; `bounds`, where their keys are (see `_key_bounds`).
 -#}
 {% macro _event_facts(spec, events) -%}
     {%- set key = spec.key_columns[0] -%}
@@ -13,13 +13,14 @@
         {{ return(dict(adapter.event_facts(events, key, cdc._literal_end(spec.types[key])), single=is_single)) }}
     {%- endif -%}
     {%- set is_good = "_op <> 'M'" ~ (" and size(_former_entity_ids) = 0" if spec.follows) -%}
+    {%- set is_relabeled = "size(_former_entity_ids) > 0" if spec.follows else "false" -%}
     {%- set row = run_query(
         "select count_if(" ~ is_good ~ "), count_if(_op = 'T'), count(distinct if(_op = 'T', _event_id, null)), "
-        ~ cdc._key_range(spec, events.relation) ~ " from " ~ events.relation
+        ~ "count_if(" ~ is_relabeled ~ "), " ~ cdc._key_range(spec, events.relation) ~ " from " ~ events.relation
     ).rows[0] -%}
     {{ return({
         "good": row[0] | int, "truncates": row[1] | int, "truncate_events": row[2] | int, "partial": true,
-        "single": false, "bounds": cdc._key_bounds(spec, fromjson(row[3] or "{}")),
+        "single": false, "relabeled": row[3] | int, "bounds": cdc._key_bounds(spec, fromjson(row[4] or "{}")),
     }) }}
 {%- endmacro %}
 

@@ -26,6 +26,7 @@
     {%- set part = cdc._first_part(spec, d, found.read_from, found.read_to, found.raw_rows) if may_read_part else none -%}
     {%- set raw_rows = found.raw_rows + amendments.rows if found.raw_rows is not none else none -%}
     {%- set raw_rows = part.raw_rows if part else raw_rows -%}
+    {%- set number = raw_rows if raw_rows is not none else found.get("events") -%}
     {%- set last_part = checkpoint.get("part") -%}
     {%- set earlier = checkpoint.get("run") if last_part else none -%}
     {%- set window = {
@@ -36,7 +37,7 @@
         "goes_on": part is not none,
         "rows_left": found.raw_rows,
         "earlier": earlier.counters if earlier and earlier.id == invocation_id else none,
-        "few": raw_rows is not none and raw_rows <= cdc._few_rows(),
+        "few": number is not none and number <= cdc._few_rows(),
         "nothing_new": nothing_new,
     } -%}
     {%- if spec.declaration and spec.declaration.on_bad_event == "fail" and not (nothing_new and spec.follows) -%}

@@ -13,6 +13,7 @@ from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.tables import append, rows
 from tests.functional.keys.oracle import Event, entities
+from tests.functional.statements import recorded_statements
 
 SOURCES = """
 version: 2
@@ -66,6 +67,7 @@ AUDIT = """
 
 BATCHES = 4
 SCENARIOS = 400
+SMALL_BATCHES, SMALL_SCENARIOS = 30, 8
 NAMES = {"I": "insert", "U": "update", "M": "update", "D": "delete", "T": "truncate"}
 
 
@@ -266,3 +268,55 @@ class TestMovingKeysAndColumns(TestMovingKeys):
             {"aa": "a"},
         ),
     ]
+
+
+@pytest.mark.extended
+class TestMovingKeysInOrder(TestMovingKeys):
+    """Each batch has whole transactions, after those of the batches before it."""
+
+    def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])
+        draw = random.Random(20261129)
+        events = [event for number in range(SCENARIOS) for event in world(number, draw)]
+        events.sort(key=lambda event: (event.tx, event.n))
+        seen: list[Event] = []
+        for batch, transactions in enumerate(([1, 2], [3], [4], [5])):
+            arriving = [event for event in events if event.tx in transactions]
+            self.put(project, spark, batch, arriving)
+            seen += arriving
+            with recorded_statements() as statements:
+                run_dbt(["build"])
+            self.check(project, seen, 0)
+            if batch:
+                # Neither all events of the touched rows are read, nor are tables compared.
+                sent = "\n".join(statements.of())
+                assert "touched_entities" not in sent
+                assert "_cdc_is_repeated" not in sent
+                assert "is_in_order" in sent
+                assert "touched_keys" in sent
+
+
+@pytest.mark.soak
+class TestMovingKeysInSmallBatches(TestMovingKeys):
+    """A few events in each batch, so that late-arriving events do not decide how all are read."""
+
+    def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
+        run_dbt(["deps"])
+        run_dbt(["parse"])
+        draw = random.Random(20261130)
+        events = [event for number in range(SMALL_SCENARIOS) for event in world(number, draw)]
+        # Most come soon after their turn.
+        events.sort(key=lambda event: 3 * event.tx + event.n + draw.choice((0, 0, 0, 4, 9)))
+        seen: list[Event] = []
+        ways: set[bool] = set()
+        size = len(events) // SMALL_BATCHES + 1
+        for batch in range(SMALL_BATCHES):
+            arriving = events[batch * size : (batch + 1) * size]
+            self.put(project, spark, batch, arriving)
+            seen += arriving
+            with recorded_statements() as statements:
+                run_dbt(["build"])
+            self.check(project, seen, 0)
+            ways.add("touched_entities" in "\n".join(statements.of()))
+        assert ways == {True, False}

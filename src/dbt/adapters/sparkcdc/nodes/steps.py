@@ -169,13 +169,17 @@ def event_facts(rows: pa.Table, key: str, end: str | None) -> dict[str, Any]:
 
     Returns:
         `good`: events without the ends of moved keys. `truncates`: rows. `truncate_events`:
-        different ones. `partial`: whether an event leaves columns unset. `bounds`: `key`, `low`,
-        `high` and `listed` as literals; None where the keys cannot be listed.
+        different ones. `partial`: whether an event leaves columns unset. `relabeled`: rows that are
+        events which were of another row of the source before. `bounds`: `key`, `low`, `high` and
+        `listed` as literals; None where the keys cannot be listed.
     """
     operation = rows["_op"]
     is_good = pc.not_equal(operation, "M")
+    relabeled = 0
     if "_former_entity_ids" in rows.column_names:
-        is_good = pc.and_(is_good, pc.equal(pc.list_value_length(rows["_former_entity_ids"]), 0))
+        is_relabeled = pc.greater(pc.list_value_length(rows["_former_entity_ids"]), 0)
+        is_good = pc.and_(is_good, pc.invert(is_relabeled))
+        relabeled = _count(is_relabeled)
     is_truncate = pc.equal(operation, "T")
     truncates = rows.filter(is_truncate)["_event_id"]
     unset = pc.list_value_length(rows["_unset"])
@@ -184,6 +188,7 @@ def event_facts(rows: pa.Table, key: str, end: str | None) -> dict[str, Any]:
         "truncates": len(truncates),
         "truncate_events": len(truncates.unique()),
         "partial": bool(pc.any(pc.greater(unset, 0)).as_py()),
+        "relabeled": relabeled,
         "bounds": key_bounds(rows[key], key, end),
     }
 
