@@ -35,6 +35,8 @@ LABELS = ["_entity_id", "_ended_entity_id"]
 ROWS_A_CHUNK = 10_000
 # Frames of so few rows go to every executor; Spark cannot know that they are small.
 SMALL = 100_000
+# So many keys do, too: eight bytes each.
+KEYS_APART = 1_000_000
 # So many links fit into the memory of one task, some 200 bytes each, where a round costs
 # milliseconds. With more, each round is a shuffle.
 LINKS_A_TASK = 4_000_000
@@ -107,6 +109,9 @@ def resolve(
         labels = new.select("_event_id").withColumns(nothing)
         return _as_output(new, _never_labelled(labels), run)
 
+    settled = None
+    if known is None and not truncates:
+        new, settled = _settled_apart(new, keys, count)
     narrow = new.select(*_narrow(new, keys)).withColumns(
         {"_at_key": F.lit(True), "_at_old": F.lit(True)}
     )
@@ -130,6 +135,8 @@ def resolve(
     labels = _labels(found)
 
     resolved = _as_output(new, _never_labelled(labels), run)
+    if settled is not None:
+        resolved = resolved.unionByName(_with_run(_never_labelled(settled), new.columns, run))
     if known is None or loaded is None:
         return resolved
     changed = _changed(loaded, labels).localCheckpoint()
@@ -359,6 +366,44 @@ def _affected(known: DataFrame, new: DataFrame, keys: list[str], everything: boo
     return loaded
 
 
+def _settled_apart(
+    events: DataFrame, keys: list[str], count: int
+) -> tuple[DataFrame, DataFrame | None]:
+    """Divides all events of a table without truncates: most keys have one row, which never moves.
+
+    Returns:
+        The events at keys where a row moves or is deleted; the others, with their labels, or None
+        where they are not most of them. All events of such a key are one segment, which follows
+        none.
+    """
+    key, old_key = (_segment_id(events, keys, F.lit(is_old)) for is_old in (False, True))
+    unsettled = (
+        events.where(_is_move(keys) | (F.col("_op") == "D"))
+        .select(F.explode(F.array(key, F.when(_is_move(keys), old_key))).alias("_unsettled"))
+        .where("_unsettled is not null")
+        .distinct()
+        .localCheckpoint()
+    )
+    if unsettled.count() > min(KEYS_APART, count // 2):
+        return events, None
+    is_unsettled = key == F.col("_unsettled")
+    settled = events.join(F.broadcast(unsettled), is_unsettled, "left_anti")
+    labels = dict.fromkeys((*LABELS, *SEGMENTS), F.lit(None).cast("bigint"))
+    settled = settled.withColumns(labels | {"_entity_id": key, "_segment_id": key})
+    return events.join(F.broadcast(unsettled), is_unsettled, "left_semi"), settled
+
+
+def _segment_id(events: DataFrame, keys: list[str], is_old: Column, *before: Column) -> Column:
+    """The id of a segment at an event's key, or at its old one; `before` is what ended the last."""
+    identity = []
+    for key in keys:
+        value = F.when(is_old, _column(OLD + key)).otherwise(_column(key))
+        if isinstance(events.schema[key].dataType, IntegralType):
+            value = value.cast("bigint")  # that an int becomes one renames nothing
+        identity += [value, value.isNull()]  # a hash passes over NULL
+    return F.xxhash64(*identity, *before)
+
+
 def _marks(events: DataFrame, keys: list[str], truncates: DataFrame | None) -> DataFrame:
     """What the events do, key by key; a move stands at both of its keys.
 
@@ -387,15 +432,9 @@ def _marks(events: DataFrame, keys: list[str], truncates: DataFrame | None) -> D
         )["_event_id"]
 
     leaves = F.col("_kind") == LEAVE
-    identity = []
-    for key in keys:
-        value = F.when(leaves, _column(OLD + key)).otherwise(_column(key))
-        if isinstance(events.schema[key].dataType, IntegralType):
-            value = value.cast("bigint")  # that an int becomes one renames nothing
-        identity += [value, value.isNull()]  # a hash passes over NULL
     return marks.select(
-        F.xxhash64(*identity, epoch).alias("_first_id"),
-        F.xxhash64(*identity, "_event_id").alias("_next_id"),
+        _segment_id(events, keys, leaves, epoch).alias("_first_id"),
+        _segment_id(events, keys, leaves, F.col("_event_id")).alias("_next_id"),
         "_seq",
         F.col("_kind").isin(END, LEAVE).alias("_is_end"),
         "_event_id",
@@ -713,8 +752,12 @@ def _changed(loaded: DataFrame, labels: DataFrame) -> DataFrame:
 
 def _as_output(events: DataFrame, labels: DataFrame, run: int) -> DataFrame:
     """Events with their labels, as they are stored."""
-    return events.join(labels, "_event_id").select(
-        *map(_column, events.columns),
+    return _with_run(events.join(labels, "_event_id"), events.columns, run)
+
+
+def _with_run(labelled: DataFrame, columns: Sequence[str], run: int) -> DataFrame:
+    return labelled.select(
+        *map(_column, columns),
         *LABELS,
         "_former_entity_ids",
         *SEGMENTS,
