@@ -133,7 +133,7 @@ changes as (
         {%- if spec.follows %}
         struct({{ cdc._column_list(spec.follows, "known") }}) as __cdc_former_key,
         {%- endif %}
-        {#- A version that only remembers one event more is the same row. -#}
+        {#- A version that only remembers one event more is the same row. #}
         not (struct({{ cdc._column_list(visible, "versions") }}) <=> struct({{ cdc._column_list(visible, "known") }})) as _is_visible,
         versions._effects
     from versions

@@ -22,7 +22,7 @@
         {{ return({"events": events, "latest": none, "whole": {"relation": spec.relation}}) }}
     {%- endif -%}
     {{ return({"events": events, "latest": none, "whole": cdc._step(
-        spec, "known", cdc._whole_histories(spec, events, facts.truncates > 0, bounds), window.few, scans_table=true
+        spec, "known", cdc._whole_histories(spec, events, facts.truncates > 0, bounds), window.few and not spec.follows, scans_table=true
     )}) }}
 {%- endmacro %}
 

@@ -91,8 +91,10 @@
             splits=cdc._is_many(window, facts)
         ), known, has_tombstones, window.read_from, window.read_to) -%}
     {%- endif -%}
-    {%- set scans_table = spec.rebuild or (spec.follows and known.whole is not none) -%}
-    {%- set changes = cdc._step(spec, "changes", changed_sql, window.few, scans_table=scans_table) -%}
+    {#- The events of rows that are read whole stand in the resolver's table, which is as large as it is. -#}
+    {%- set reads_resolver = spec.follows and known.whole is not none -%}
+    {%- set step_spec = dict(spec, is_large=spec.is_large or reads_resolver) -%}
+    {%- set changes = cdc._step(step_spec, "changes", changed_sql, window.few, scans_table=spec.rebuild or reads_resolver) -%}
     {%- set changed = cdc._change_facts(changes, "dbt_change_type") -%}
     {%- set run = cdc._run_of_batch(spec, window, facts, changed) -%}
     {#- Tombstones go first: if the run ends between both commits, the next one reads the same events again. -#}

@@ -3,27 +3,31 @@
     `_write_current` takes of them.
 
     The changes are those that the history's own run has at hand; else those that the history's change feed gives. The two tables
-    are compared as a whole where neither tells everything: other columns, a lost checkpoint, a feed whose files are gone.
+    are compared as a whole where neither tells everything: other columns, a lost checkpoint, a feed whose files are gone, another
+    open version at a key that a row left.
       read     the version of the history after which its changes are all that there is to do; none where they are not
       now      the version that is read now
       writes   the versions between them in which the history was written
 -#}
 {% macro _current_changes(spec, node, history, names, read, now, writes) -%}
+    {%- set follows = "_entity_id" in spec.types and "_entity_id" not in spec.key_columns | map("lower") -%}
     {%- set published = cdc._published_changes(history, writes) if read is not none else none -%}
-    {%- if published and "_entity_id" in spec.types -%}
+    {%- if published and follows -%}
         {%- set keyed_sql = cdc._changes_by_key(node, published, spec.key_columns, names) -%}
         {%- set step = cdc._step(spec, "changes", keyed_sql, true) -%}
-        {{ return({"step": step, "few": true, "selected": none, "predicates": []}) }}
+        {%- if cdc._is_as_in_history(spec, history, step) -%}
+            {{ return({"step": step, "few": true, "selected": none, "predicates": []}) }}
+        {%- endif -%}
     {%- elif published -%}
         {%- set selected = cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) -%}
         {{ return({"step": published, "few": true, "selected": selected, "predicates": []}) }}
     {%- endif -%}
-    {%- if read is not none and cdc._has_feed(history, read) -%}
+    {%- if read is not none and not (published and follows) and cdc._has_feed(history, read) -%}
         {%- set few = not cdc._is_large(history) -%}
         {%- set changed_rows = cdc._changed_rows(node, history, read, now) -%}
         {%- set changed_sql = cdc._effective_changes(spec.relation, changed_rows, spec.key_columns, names) -%}
         {%- set step = cdc._feed_step(spec, history, read, changed_sql, few) -%}
-        {%- if step is not none -%}
+        {%- if step is not none and (not follows or cdc._is_as_in_history(spec, history, step)) -%}
             {{ return({"step": step, "few": few, "selected": none, "predicates": []}) }}
         {%- endif -%}
     {%- endif -%}
@@ -53,8 +57,7 @@
 
 {#-
     The changes of a history whose rows are followed through their keys, by key: a row that moves leaves its key, to another row or
-    to none. A key has one open version at most, so that one of them at a key is what the key has now. Where a row left its key, all
-    keys count as known, whatever the table has there.
+    to none. Where a row left its key, all keys count as known, whatever the table has there.
 -#}
 {% macro _changes_by_key(node, published, keys, names) -%}
     {%- set columns = cdc._quoted_all(keys) | join(", ") -%}
@@ -89,6 +92,35 @@ select
     if(__cdc_is_vacated, 'D', 'U') as _current_op,
     (select bool_or(_was_open) from published_changes) as _is_known
 from changed_rows
+{%- endmacro %}
+
+
+{#-
+    Whether a key that is to have a row has one open version in the history, and one that is to have none has none. Events of one
+    row at one position can leave two rows open at a key: what one of them left is then the other's.
+-#}
+{% macro _is_as_in_history(spec, history, changes) -%}
+    {%- set key = spec.key_columns[0] -%}
+    {%- set end = cdc._literal_end(spec.types[key]) -%}
+    {%- set bounds = adapter.bounds(changes, "_current_op", ["U", "D"], key, end) if changes.rows is not none else none -%}
+    {%- set others -%}
+        select changes._current_op
+        from {{ changes.relation }} as changes
+        left join (
+            select
+                {{ cdc._column_list(spec.key_columns) }},
+                count(*) as __cdc_open
+            from {{ history }}
+            where
+                _cdc_is_latest
+                and _seq_end is null
+                and {{ cdc._is_within(bounds, "") }}
+            group by {{ cdc._column_list(spec.key_columns) }}
+        ) as open_versions on {{ cdc._same(spec.key_columns, "open_versions", "changes") }}
+        where coalesce(__cdc_open, 0) <> if(changes._current_op = 'U', 1, 0)
+        limit 1
+    {%- endset -%}
+    {{ return(run_query("select count(*) from (" ~ others ~ ") as others").rows[0][0] == 0) }}
 {%- endmacro %}
 
 

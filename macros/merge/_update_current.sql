@@ -34,7 +34,7 @@
     {%- set position = dict(seen.position, fingerprint=fingerprint) -%}
     {%- set spec = {
         "relation": target,
-        "key_columns": cdc._as_list(node.config.get("unique_key")),
+        "key_columns": cdc._as_named(seen.types, cdc._as_list(node.config.get("unique_key"))),
         "types": seen.types,
         "is_large": cdc._is_large(target),
     } -%}
@@ -73,6 +73,16 @@
 {#- Whether the rows of a final table are those that its checkpoint tells of: nobody else wrote it. -#}
 {% macro _is_own(target, checkpoint) -%}
     {{ return(checkpoint.get("version") is not none and not cdc._writes_since(target, checkpoint.written_at)) }}
+{%- endmacro %}
+
+
+{#- Names of columns in the letter case that the table has them in. -#}
+{% macro _as_named(types, names) -%}
+    {%- set own = {} -%}
+    {%- for name in types -%}{%- do own.update({name | lower: name}) -%}{%- endfor -%}
+    {%- set found = [] -%}
+    {%- for name in names -%}{%- do found.append(own.get(name | lower, name)) -%}{%- endfor -%}
+    {{ return(found) }}
 {%- endmacro %}
 
 

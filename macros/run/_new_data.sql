@@ -1,6 +1,6 @@
 {#-
     One look at what arrived since the last one: up to where it goes (`read_to`), from where (`read_from`) and how many raw rows
-    it is (`raw_rows`), or how many events where these are the rows of another model (`events`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of
+    it is (`raw_rows`), or how many events of the resolver (`events`). It asks the raw table where that is declared: there it is a matter of a few files' columns, not of
     decoding. Rows that were appended with an arrival that was read already are read as well, where the log tells of them.
 -#}
 {% macro _new_data(spec, read_from, raw_version, is_part, looks=3) -%}
@@ -34,7 +34,10 @@
     {%- elif spec.follows or "_arrived" in spec.types -%}
         {%- set found = run_query("select max(" ~ spec.arrival ~ "), count(*) from (" ~ spec.events_sql ~ ") as arrivals where "
             ~ cdc._is_new_row(spec.arrival, read_from)).rows[0] -%}
-        {{ return({"read_from": read_from, "read_to": found[0], "raw_rows": none, "events": found[1], "raw_version": none}) }}
+        {{ return({
+            "read_from": read_from, "read_to": found[0], "raw_rows": none, "events": found[1] if spec.follows else none,
+            "raw_version": none,
+        }) }}
     {%- endif -%}
     {{ return({"read_from": read_from, "read_to": none, "raw_rows": none, "raw_version": none}) }}
 {%- endmacro %}

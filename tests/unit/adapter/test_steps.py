@@ -25,6 +25,7 @@ def test_events_are_counted() -> None:
         "truncates": 1,
         "truncate_events": 1,
         "partial": True,
+        "relabeled": 0,
         "bounds": {"key": "`id`", "low": "1L", "high": "3L", "listed": ["1L", "3L"]},
     }
 
@@ -32,7 +33,8 @@ def test_events_are_counted() -> None:
 def test_events_that_changed_their_row_are_not_new() -> None:
     former = pa.array([[], [5], [], []], pa.list_(pa.int64()))
     rows = EVENTS.append_column("_former_entity_ids", former)
-    assert steps.event_facts(rows, "id", "L")["good"] == 2
+    facts = steps.event_facts(rows, "id", "L")
+    assert (facts["good"], facts["relabeled"]) == (2, 1)
 
 
 def test_keys_with_one_event_each() -> None:

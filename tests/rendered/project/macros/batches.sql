@@ -26,7 +26,7 @@
 {%- endmacro %}
 
 
-{% macro batch_of_history(history, truncates=0, partial=true, single=false, traits={}) -%}
+{% macro batch_of_history(history, truncates=0, partial=true, single=false, relabeled=0, traits={}) -%}
     {%- if not execute -%}{{ return("") }}{%- endif -%}
     {%- set node = cdc._node_of(history) -%}
     {%- set spec = spec_as_declared(node) -%}
@@ -35,7 +35,7 @@
     {%- set window = {"read_from": 8, "read_to": 9, "raw_rows": 1000, "few": true, "position": {"read_to": 9}} -%}
     {%- set events = cdc._step(spec, "events", cdc._new_events(spec, 8, 9), true) -%}
     {%- set facts = {
-        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "single": single, "rejected": {"quarantined": 0, "left_out": 0, "erased": 0}, "bounds": some_keys(spec),
+        "good": 1000, "truncates": truncates, "truncate_events": truncates, "partial": partial, "single": single, "relabeled": relabeled, "rejected": {"quarantined": 0, "left_out": 0, "erased": 0}, "bounds": some_keys(spec),
     } -%}
     {%- do cdc._write_batch(spec, window, events, facts, 7, {"tombstones": true}) -%}
     {{ return(statements()) }}
@@ -117,6 +117,16 @@
         "version": 7, "names": names, "position": {}, "few": true, "selected": none, "checkpoint": {},
     }) -%}
     {{ return(statements()) }}
+{%- endmacro %}
+
+
+{#- The changes of a final table whose history has left its own in memory, where rows are followed through their keys. -#}
+{% macro batch_of_current_by_key(current, history) -%}
+    {%- if not execute -%}{{ return("") }}{%- endif -%}
+    {%- set node = cdc._node_of(current) -%}
+    {%- set keys = spec_as_declared(cdc._node_of(history)).follows -%}
+    {%- set names = keys + ["name", "_cdc_created_at", "_cdc_updated_at", "_cdc_seq"] -%}
+    {{ return(cdc._changes_by_key(node, {"relation": "step_published"}, keys, names)) }}
 {%- endmacro %}
 
 

@@ -254,7 +254,8 @@ changes as (
         versions.`_cdc_is_latest`,
         known._cdc_is_latest as _was_latest,
         known.dbt_scd_id is not null and known._seq_end is null as _was_open,
-        versions.dbt_scd_id is not null and versions._seq_end is null as _is_open,not (struct(versions.`order_id`, versions.`line`, versions.`status`, versions.`amount`, versions.`_seq_end`, versions.`_cdc_created_at`, versions.`_cdc_seq`, versions.`dbt_updated_at`) <=> struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`dbt_updated_at`)) as _is_visible,
+        versions.dbt_scd_id is not null and versions._seq_end is null as _is_open,
+        not (struct(versions.`order_id`, versions.`line`, versions.`status`, versions.`amount`, versions.`_seq_end`, versions.`_cdc_created_at`, versions.`_cdc_seq`, versions.`dbt_updated_at`) <=> struct(known.`order_id`, known.`line`, known.`status`, known.`amount`, known.`_seq_end`, known.`_cdc_created_at`, known.`_cdc_seq`, known.`dbt_updated_at`)) as _is_visible,
         versions._effects
     from versions
     full outer join known_versions as known
