@@ -58,7 +58,7 @@
         where tombstones._op <> 'T'
         limit 1
     {%- endset -%}
-    {{ return(run_query("select count(*) from (" ~ found ~ ") as found").rows[0][0] > 0) }}
+    {{ return(cdc._has_rows(found)) }}
 {%- endmacro %}
 
 

@@ -35,7 +35,7 @@
             on past_events._op <> 'T' and {{ cdc._same(spec.key_columns, "history", "past_events") }}
         where _op in ('D', 'M', 'T')
     {%- endset -%}
-    {%- if run_query("select count(*) from (" ~ past_ends ~ ") as past_ends").rows[0][0] == 0 -%}
+    {%- if not cdc._has_rows(past_ends) -%}
         {{ return(exists) }}
     {%- endif -%}
     {%- do cdc._insert_tombstones(spec, past_ends) -%}

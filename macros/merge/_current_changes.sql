@@ -12,24 +12,22 @@
 {% macro _current_changes(spec, node, history, names, read, now, writes) -%}
     {%- set follows = "_entity_id" in spec.types and "_entity_id" not in spec.key_columns | map("lower") -%}
     {%- set published = cdc._published_changes(history, writes) if read is not none else none -%}
-    {%- if published and follows -%}
-        {%- set keyed_sql = cdc._changes_by_key(node, published, spec.key_columns, names) -%}
-        {%- set step = cdc._step(spec, "changes", keyed_sql, true) -%}
-        {%- if cdc._is_as_in_history(spec, history, step) -%}
-            {{ return({"step": step, "few": true, "selected": none, "predicates": []}) }}
-        {%- endif -%}
-    {%- elif published -%}
+    {%- if published and not follows -%}
         {%- set selected = cdc._final_columns(node, names, {"_cdc_updated_at": "dbt_updated_at"}) -%}
         {{ return({"step": published, "few": true, "selected": selected, "predicates": []}) }}
     {%- endif -%}
-    {%- if read is not none and not (published and follows) and cdc._has_feed(history, read) -%}
+    {%- set step, few = none, true -%}
+    {%- if published -%}
+        {%- set keyed_sql = cdc._changes_by_key(node, published, spec.key_columns, names) -%}
+        {%- set step = cdc._step(spec, "changes", keyed_sql, true) -%}
+    {%- elif read is not none and cdc._has_feed(history, read) -%}
         {%- set few = not cdc._is_large(history) -%}
         {%- set changed_rows = cdc._changed_rows(node, history, read, now) -%}
         {%- set changed_sql = cdc._effective_changes(spec.relation, changed_rows, spec.key_columns, names) -%}
         {%- set step = cdc._feed_step(spec, history, read, changed_sql, few) -%}
-        {%- if step is not none and (not follows or cdc._is_as_in_history(spec, history, step)) -%}
-            {{ return({"step": step, "few": few, "selected": none, "predicates": []}) }}
-        {%- endif -%}
+    {%- endif -%}
+    {%- if step is not none and (not follows or cdc._is_as_in_history(spec, history, step)) -%}
+        {{ return({"step": step, "few": few, "selected": none, "predicates": []}) }}
     {%- endif -%}
     {%- set compared_sql = cdc._compared_rows(node, history, spec.relation, names, spec.key_columns) -%}
     {%- set step = cdc._step(spec, "changes", compared_sql, false, scans_table=true) -%}
@@ -120,7 +118,7 @@ from changed_rows
         where coalesce(__cdc_open, 0) <> if(changes._current_op = 'U', 1, 0)
         limit 1
     {%- endset -%}
-    {{ return(run_query("select count(*) from (" ~ others ~ ") as others").rows[0][0] == 0) }}
+    {{ return(not cdc._has_rows(others)) }}
 {%- endmacro %}
 
 

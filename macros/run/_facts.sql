@@ -61,6 +61,11 @@
     {%- if step.rows is not none -%}
         {{ return(adapter.has_any(step, column, value)) }}
     {%- endif -%}
-    {%- set found = "select 1 from " ~ step.relation ~ " where " ~ column ~ " = " ~ value ~ " limit 1" -%}
-    {{ return(run_query("select count(*) from (" ~ found ~ ")").rows[0][0] > 0) }}
+    {{ return(cdc._has_rows("select 1 from " ~ step.relation ~ " where " ~ column ~ " = " ~ value ~ " limit 1")) }}
+{%- endmacro %}
+
+
+{#- Whether a query finds a row. -#}
+{% macro _has_rows(query) -%}
+    {{ return(run_query("select count(*) from (" ~ query ~ ") as found_rows").rows[0][0] > 0) }}
 {%- endmacro %}

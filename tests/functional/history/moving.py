@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
+from dbt.tests.util import run_dbt
 
 from tests.functional.history.tables import append, rows
 from tests.functional.keys.oracle import Event, entities
+from tests.functional.statements import recorded_statements
 
 SOURCES = """
 version: 2
@@ -137,6 +139,7 @@ def expected(
     return found
 
 
+@pytest.mark.usefixtures("package")
 class MovingKeys:
     """A project whose table has rows that move; `check` compares its history and final table."""
 
@@ -218,3 +221,14 @@ class MovingKeys:
             " from {s}.changes_audit",
         )
         assert lost == 0
+
+    def build(
+        self, project: Any, spark: Any, batch: int, arriving: list[Event], seen: list[Event]
+    ) -> str:
+        """Lands a batch, builds and checks all that was seen; returns the SQL that Spark got."""
+        self.put(project, spark, batch, arriving)
+        seen += arriving
+        with recorded_statements() as statements:
+            run_dbt(["build"])
+        self.check(project, seen, 0)
+        return "\n".join(statements.of())

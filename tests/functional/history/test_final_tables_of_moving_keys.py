@@ -66,8 +66,6 @@ class TestTwoStepsAtOnePosition(MovingKeys):
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
         """The final table takes the changes that its history published."""
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         for batch in range(4):
             self.arrive(project, spark, batch)
             run_dbt(["build", "--exclude", "changes_audit"])
@@ -78,8 +76,6 @@ class TestTwoStepsAtOnePosition(MovingKeys):
 class TestTwoStepsAtOnePositionByFeed(TestTwoStepsAtOnePosition):
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
         """The final table reads the change feed of two builds of its history."""
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         for batch in range(4):
             self.arrive(project, spark, batch)
             run_dbt(["build", "--exclude", *(BOTH if batch > 1 else BOTH[1:])])
@@ -119,8 +115,6 @@ class TestKindsOfFinalTables(MovingKeys):
         }
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         draw = random.Random(20261201)
         events = [event for number in range(40) for event in world(number, draw)]
         events.sort(key=lambda event: 3 * event.tx + event.n + draw.choice((0, 0, 0, 0, 4)))
@@ -156,8 +150,6 @@ class TestManyRowsShift(MovingKeys):
     two batches, so that for a while a row seems to be ended by the one that took its key."""
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         count = 3000
         seen: list[Event] = []
 
@@ -170,10 +162,7 @@ class TestManyRowsShift(MovingKeys):
         descending = [shift(3, i, count - 1 - i, 2) for i in range(count)]
         half = count // 2
         for batch, arriving in enumerate((first, ascending[:half], ascending[half:], descending)):
-            self.put(project, spark, batch, arriving)
-            seen += arriving
-            run_dbt(["build"])
-            self.check(project, seen, 0)
+            self.build(project, spark, batch, arriving, seen)
 
 
 @pytest.mark.soak
@@ -199,8 +188,6 @@ class TestMovingKeysInIceberg(MovingKeys):
         return {"snapshots.yml": text}
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         draw = random.Random(20261202)
         events = [event for number in range(30) for event in world(number, draw)]
         events.sort(key=lambda event: 3 * event.tx + event.n + draw.choice((0, 0, 0, 0, 4)))

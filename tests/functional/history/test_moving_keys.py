@@ -10,7 +10,6 @@ from dbt.tests.util import run_dbt, write_file
 
 from tests.functional.history.moving import Form, MovingKeys, world
 from tests.functional.keys.oracle import Event
-from tests.functional.statements import recorded_statements
 
 BATCHES = 4
 SCENARIOS = 400
@@ -20,8 +19,6 @@ SMALL_BATCHES, SMALL_SCENARIOS = 30, 8
 @pytest.mark.soak
 class TestMovingKeys(MovingKeys):
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])  # deps forgets the adapter
         draw = random.Random(20261121)
         worlds = [event for number in range(SCENARIOS) for event in world(number, draw)]
         arrivals = [
@@ -71,22 +68,15 @@ class TestMovingKeysInOrder(MovingKeys):
     """Each batch has whole transactions, after those of the batches before it."""
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         draw = random.Random(20261129)
         events = [event for number in range(SCENARIOS) for event in world(number, draw)]
         events.sort(key=lambda event: (event.tx, event.n))
         seen: list[Event] = []
         for batch, transactions in enumerate(([1, 2], [3], [4], [5])):
             arriving = [event for event in events if event.tx in transactions]
-            self.put(project, spark, batch, arriving)
-            seen += arriving
-            with recorded_statements() as statements:
-                run_dbt(["build"])
-            self.check(project, seen, 0)
+            sent = self.build(project, spark, batch, arriving, seen)
             if batch:
                 # Neither all events of the touched rows are read, nor are tables compared.
-                sent = "\n".join(statements.of())
                 assert "touched_entities" not in sent
                 assert "_cdc_is_repeated" not in sent
                 assert "is_in_order" in sent
@@ -98,8 +88,6 @@ class TestMovingKeysInSmallBatches(MovingKeys):
     """A few events in each batch, so that late-arriving events do not decide how all are read."""
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         draw = random.Random(20261130)
         events = [event for number in range(SMALL_SCENARIOS) for event in world(number, draw)]
         # Most come soon after their turn.
@@ -109,12 +97,7 @@ class TestMovingKeysInSmallBatches(MovingKeys):
         size = len(events) // SMALL_BATCHES + 1
         for batch in range(SMALL_BATCHES):
             arriving = events[batch * size : (batch + 1) * size]
-            self.put(project, spark, batch, arriving)
-            seen += arriving
-            with recorded_statements() as statements:
-                run_dbt(["build"])
-            self.check(project, seen, 0)
-            ways.add("touched_entities" in "\n".join(statements.of()))
+            ways.add("touched_entities" in self.build(project, spark, batch, arriving, seen))
         assert ways == {True, False}
 
 
@@ -123,8 +106,6 @@ class TestMovingKeysOneByOne(MovingKeys):
     """Batches that are in order for the history, until an event tells something of known ones."""
 
     def test_any_batching_any_order(self, project: Any, spark: Any) -> None:
-        run_dbt(["deps"])
-        run_dbt(["parse"])
         batches = [
             [Event(1, "I", "k0", None, 1, 0, "x"), Event(2, "I", "k0", None, 1, 0, "x")],
             # The first row of this scenario was deleted before anything was seen of it.
@@ -141,11 +122,6 @@ class TestMovingKeysOneByOne(MovingKeys):
         seen: list[Event] = []
         whole = []
         for batch, arriving in enumerate(batches):
-            self.put(project, spark, batch, arriving)
-            seen += arriving
-            with recorded_statements() as statements:
-                run_dbt(["build"])
-            self.check(project, seen, 0)
-            if "touched_entities" in "\n".join(statements.of()):
+            if "touched_entities" in self.build(project, spark, batch, arriving, seen):
                 whole.append(batch)
         assert whole == [2, 4]
